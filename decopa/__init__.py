@@ -1,0 +1,40 @@
+"""decopa: parallel complex event processing. See `decopa.run` and the command line `decopa --help`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from decopa.api import Limits, RunResult, make_plan, run, run_detailed
+    from decopa.errors import DecoPaError, LimitError, PlanError, QueryError, TraceError
+    from decopa.planning.plan import Plan
+    from decopa.query.parser import parse, parse_workload
+    from decopa.query.query import Query
+
+__version__ = "0.1.0"
+_HOME = {
+    "Limits": "decopa.api",
+    "RunResult": "decopa.api",
+    "make_plan": "decopa.api",
+    "run": "decopa.api",
+    "run_detailed": "decopa.api",
+    "DecoPaError": "decopa.errors",
+    "LimitError": "decopa.errors",
+    "PlanError": "decopa.errors",
+    "QueryError": "decopa.errors",
+    "TraceError": "decopa.errors",
+    "Plan": "decopa.planning.plan",
+    "parse": "decopa.query.parser",
+    "parse_workload": "decopa.query.parser",
+    "Query": "decopa.query.query",
+}
+__all__ = sorted([*_HOME, "__version__"])
+
+
+def __getattr__(name: str) -> Any:
+    """Loads the public names on first use: the packages below import `decopa.query` without what is above them."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'decopa' has no attribute '{name}'")
+    import importlib
+
+    return getattr(importlib.import_module(_HOME[name]), name)

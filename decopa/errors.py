@@ -1,0 +1,58 @@
+"""Every error a user can meet, one class per thing that was wrong.
+
+All of them carry one line that says what is wrong, where, and how to fix it; the command line prints that line
+and ends with status 2. Anything else that escapes is a bug.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class DecoPaError(Exception):
+    """Base of all errors that are the input's fault or a limit's, never a bug's."""
+
+
+class QueryError(DecoPaError):
+    """The query text or tree is wrong; `line` and `column` (from 1) are known when it came from text."""
+
+    def __init__(self, message: str, *, line: int | None = None, column: int | None = None) -> None:
+        self.line, self.column = line, column
+        where = "" if line is None else f"line {line}, column {column}: "
+        super().__init__(where + message)
+
+
+class TraceError(DecoPaError):
+    """The events cannot be read, or are not what the query needs."""
+
+
+class PlanError(DecoPaError):
+    """The plan is malformed or would not find exactly the matches of its query."""
+
+
+class StatisticsError(DecoPaError):
+    """Rates or selectivities are missing or impossible."""
+
+
+class OutputError(DecoPaError):
+    """The matches cannot be written where they should go."""
+
+
+class LimitError(DecoPaError):
+    """A declared limit (matches, state) was exceeded; the run was stopped on purpose."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`; did you mean 'x'?`, or the known names if none is near, to end an error message with."""
+    names = sorted(set(known))
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    if not near:
+        lowered = {candidate.lower(): candidate for candidate in names}
+        near = [lowered[name.lower()]] if name.lower() in lowered else []
+    if near:
+        return f"; did you mean '{near[0]}'?"
+    if not names:
+        return ""
+    shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+    return f"; known: {shown}"

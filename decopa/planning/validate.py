@@ -1,0 +1,177 @@
+"""Structural validity (Def. 5 with its Kleene rules, and the negation-closed rule): the last gate before a plan runs.
+
+A plan that passes finds exactly the matches of its query. Every way to fail has a name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from decopa.errors import PlanError
+from decopa.planning.plan import Plan, PlanOperator, QueryPlan, Rule
+from decopa.planning.subquery import negated_part, whole
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One broken rule: its name, the operator, and a sentence that says what to change."""
+
+    rule: str
+    operator: str
+    message: str
+
+
+def check_structure(plan: Plan | QueryPlan) -> None:
+    """Raises PlanError with the first violation, if there is any."""
+    parts = plan.parts if isinstance(plan, Plan) else (plan,)
+    for part in parts:
+        for violation in violations(part):
+            raise PlanError(f"operator {violation.operator}: {violation.message} [{violation.rule}]")
+
+
+def violations(plan: QueryPlan) -> Iterator[Violation]:
+    """Every violation of structural validity, in plan order."""
+    yield from _root(plan)
+    seen: dict[object, PlanOperator] = {}
+    for operator in plan.operators:
+        twin = seen.setdefault(operator.sub_query, operator)
+        if twin is not operator:
+            yield Violation(
+                "duplicate-sub-query",
+                plan.text(operator),
+                f"matches the same sub-query as {twin.name}; keep one and share it (Def. 5.1)",
+            )
+        try:
+            problems = list(_operator(plan, operator))
+        except PlanError as err:  # its sub-query cannot even be written down
+            problems = [("sub-query", str(err))]
+        for rule, message in problems:
+            yield Violation(rule, operator.name, message)
+
+
+def _root(plan: QueryPlan) -> Iterator[Violation]:
+    roots = [operator for operator in plan.operators if not plan.successors(operator)]
+    wanted = whole(plan.query)
+    if not any(root.sub_query == wanted for root in roots):
+        yield Violation(
+            "root", roots[0].name if roots else "-", f"no operator without successor matches {wanted.text(plan.query)}"
+        )
+    for extra in (root for root in roots if root.sub_query != wanted):
+        yield Violation("unused", extra.name, "nothing takes its matches; remove it or make it an input")
+
+
+def _operator(plan: QueryPlan, operator: PlanOperator) -> Iterator[tuple[str, str]]:
+    query, sub_query, inputs = plan.query, operator.sub_query, plan.inputs(operator)
+    kleene = sub_query.closed - query.kleene_aliases
+    if kleene:
+        yield "kleene-alias", f"'{sorted(kleene)[0]}' is closed but is no KL position of the query"
+        return
+    if not inputs:
+        if len(sub_query.aliases) != 1 or sub_query.closed:
+            yield "leaf", "has no input, so it must be one position, not closed; give it inputs"
+        return
+    if len(inputs) > 2:
+        yield "arity", f"has {len(inputs)} inputs; splits are binary, so at most two (4.1)"
+        return
+    if len(set(operator.inputs)) != len(operator.inputs):
+        yield "arity", f"takes '{operator.inputs[0]}' as both inputs"
+        return
+    covered = frozenset().union(*[source.sub_query.aliases for source in inputs])
+    if covered != sub_query.aliases:
+        missing, extra = sorted(sub_query.aliases - covered), sorted(covered - sub_query.aliases)
+        what = f"position {missing[0]} is in no input" if missing else f"input position {extra[0]} is not in it"
+        yield "cover", f"{what}; inputs and operator must cover the same positions (Def. 2)"
+        return
+    yield from _negation_closed(plan, operator)
+    partitioned = [source for source in inputs if source.partitioned]
+    if len(partitioned) > 1:
+        yield (
+            "two-partitioned",
+            f"inputs {partitioned[0].name} and {partitioned[1].name} are both partitioned, so some pairs never meet; "
+            f"broadcast input {partitioned[1].name} (Def. 5.2)",
+        )
+    rule = plan.rule(operator)
+    if rule is Rule.KLEENE_UNARY:
+        yield from _kleene_unary(operator, inputs[0])
+    elif rule is Rule.KLEENE_BINARY:
+        yield from _kleene_binary(operator, inputs)
+    elif rule is Rule.JOIN:
+        yield from _join(plan, operator, inputs)
+    else:
+        yield from _negation(plan, operator, inputs)
+
+
+def _negation_closed(plan: QueryPlan, operator: PlanOperator) -> Iterator[tuple[str, str]]:
+    query, sub_query = plan.query, operator.sub_query
+    for negation in sub_query.negations(query):
+        if not negation.aliases <= sub_query.aliases:
+            yield "negation-closed", f"has only a part of the negated positions {sorted(negation.aliases)}"
+        missing = query.context_of(negation) - sub_query.aliases
+        if missing:
+            yield (
+                "negation-closed",
+                f"includes the negated {sorted(negation.aliases)} but not {sorted(missing)}, which it depends on "
+                "(MuSE Def. 9)",
+            )
+
+
+def _kleene_unary(operator: PlanOperator, source: PlanOperator) -> Iterator[tuple[str, str]]:
+    formed = operator.sub_query.closed - source.sub_query.closed
+    if len(formed) != 1 or not source.sub_query.closed <= operator.sub_query.closed:
+        yield (
+            "kleene-unary",
+            f"one input, so it must form the groups of exactly one KL position, not of {sorted(formed)} (4.1)",
+        )
+
+
+def _kleene_binary(operator: PlanOperator, inputs: tuple[PlanOperator, ...]) -> Iterator[tuple[str, str]]:
+    formed = operator.sub_query.closed - inputs[0].sub_query.closed - inputs[1].sub_query.closed
+    if len(formed) != 1:
+        yield "kleene-binary", f"forms the groups of {sorted(formed)} at once; at most one per operator (4.1)"
+        return
+    alias = next(iter(formed))
+    events = [source for source in inputs if source.sub_query.aliases == {alias}]
+    rest = [source for source in inputs if alias not in source.sub_query.aliases]
+    if len(events) != 1 or len(rest) != 1 or rest[0].sub_query.closed | {alias} != operator.sub_query.closed:
+        yield "kleene-binary", f"one input must be the events of '{alias}', the other everything else (4.1)"
+        return
+    if events[0].partitioned:
+        yield (
+            "kleene-input-partitioned",
+            f"the events of KL position '{alias}' (input {events[0].name}) are partitioned, so no unit sees a whole "
+            "group; broadcast them (Def. 5.3)",
+        )
+
+
+def _join(plan: QueryPlan, operator: PlanOperator, inputs: tuple[PlanOperator, ...]) -> Iterator[tuple[str, str]]:
+    left, right = (source.sub_query for source in inputs)
+    if operator.sub_query.closed != left.closed | right.closed:
+        yield "kleene-lost", "an input has formed KL groups that this operator does not list as closed"
+    shared = left.aliases & right.aliases
+    if left.closed & shared != right.closed & shared:
+        torn = sorted((left.closed ^ right.closed) & shared)
+        yield "kleene-mixed", f"'{torn[0]}' is a group in one input and a single event in the other"
+
+
+def _negation(plan: QueryPlan, operator: PlanOperator, inputs: tuple[PlanOperator, ...]) -> Iterator[tuple[str, str]]:
+    query = plan.query
+    positive, negated = sorted(inputs, key=lambda source: len(source.sub_query.scope(query)))
+    added = [n for n in operator.sub_query.negations(query) if not n.aliases & positive.sub_query.aliases]
+    if len(added) != 1 or negated.sub_query != negated_part(query, added[0]):
+        yield "negation", "one input must be exactly the negated part, the other the positions around it"
+        return
+    if operator.sub_query.closed != positive.sub_query.closed | negated.sub_query.closed:
+        yield "kleene-lost", "an input has formed KL groups that this operator does not list as closed"
+    open_groups = (query.context_of(added[0]) & query.kleene_aliases) - positive.sub_query.closed
+    if open_groups:
+        yield (
+            "negation-open-kleene",
+            f"the negation depends on KL position '{sorted(open_groups)[0]}', whose groups are not formed yet",
+        )
+    if negated.partitioned:
+        yield (
+            "negated-input-partitioned",
+            f"the negated input {negated.name} is partitioned, so a unit may miss the event that blocks a match; "
+            "broadcast it",
+        )

@@ -1,0 +1,227 @@
+"""A query bound to the columns of a trace: types checked, work moved to where it is cheapest.
+
+Conditions on one event become filters of its leaf. Expressions over one event inside larger conditions become
+derived columns of its leaf, computed once per event instead of once per comparison. `dist_km` between two events
+becomes the squared chord between unit vectors: same matches, 10 to 50 times faster than haversine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from decopa.errors import QueryError, did_you_mean
+from decopa.query.predicate import (
+    Arithmetic,
+    Attr,
+    Call,
+    Compare,
+    Expr,
+    Literal,
+    Negative,
+    Node,
+    Predicate,
+    aliases_of,
+    attributes,
+    is_self_pair,
+    rewrite,
+)
+from decopa.query.query import Query
+from decopa.query.schema import Column, Kind, Schema
+from decopa.query.typing import check_predicate, column_of_expression
+
+EARTH_RADIUS_KM = 6371.0088
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A column that a leaf computes from the event's own attributes.
+
+    `axis` 0, 1 or 2 makes it a coordinate of the unit vector at (latitude, longitude) = `inputs`; otherwise it is
+    the single expression in `inputs`.
+    """
+
+    name: str
+    inputs: tuple[Expr, ...]
+    column: Column
+    axis: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition over several aliases, rewritten to refer to attributes and derived columns only."""
+
+    predicate: Predicate
+    aliases: frozenset[str]
+
+
+@dataclass(frozen=True)
+class BoundQuery:
+    """An OR-free query that is ready to run on events of `schema`."""
+
+    query: Query
+    schema: Schema
+    filters: Mapping[str, tuple[Predicate, ...]]
+    derived: Mapping[str, tuple[Derived, ...]]
+    conditions: tuple[Condition, ...]
+    self_pairs: Mapping[str, tuple[Compare, ...]]
+
+    @cached_property
+    def _derived_columns(self) -> dict[tuple[str, str], Column]:
+        return {(alias, one.name): one.column for alias, columns in self.derived.items() for one in columns}
+
+    def column(self, attr: Attr) -> Column:
+        """The column behind an attribute or derived column of an alias."""
+        derived = self._derived_columns.get((attr.alias, attr.name))
+        return derived if derived is not None else self.schema.attributes[attr.name]
+
+    @cached_property
+    def source_attributes(self) -> frozenset[str]:
+        """The attributes that have to be read from the trace at all."""
+        used = {attr.name for predicates in self.filters.values() for p in predicates for attr in attributes(p)}
+        used |= {attr.name for columns in self.derived.values() for d in columns for e in d.inputs
+                 for attr in attributes(e)}  # fmt: skip
+        pairs = [pair for compares in self.self_pairs.values() for pair in compares]
+        for predicate in [condition.predicate for condition in self.conditions] + pairs:
+            used |= {attr.name for attr in attributes(predicate)
+                     if (attr.alias, attr.name) not in self._derived_columns}  # fmt: skip
+        return frozenset(used | {attr.name for attr in self.query.returns})
+
+
+def bind(query: Query, schema: Schema) -> BoundQuery:
+    """Checks an OR-free query against the columns of a trace and splits its conditions by where they are decided."""
+    binder = _Binder(query, schema)
+    filters: dict[str, list[Predicate]] = {}
+    conditions: list[Condition] = []
+    self_pairs: dict[str, list[Compare]] = {}
+    for predicate in query.where:
+        check_predicate(predicate, binder.column_of)
+        named = aliases_of(predicate)
+        alias = min(named)
+        if len(named) > 1:
+            conditions.append(Condition(binder.lower(predicate), named))
+        elif alias in query.kleene_aliases and is_self_pair(predicate, alias):
+            self_pairs.setdefault(alias, []).append(binder.lower_self_pair(predicate))
+        else:
+            filters.setdefault(alias, []).append(predicate)
+    for attr in query.returns:
+        binder.column_of(attr)
+    return BoundQuery(
+        query,
+        schema,
+        {alias: tuple(parts) for alias, parts in filters.items()},
+        {alias: tuple(parts) for alias, parts in binder.derived.items()},
+        tuple(conditions),
+        {alias: tuple(parts) for alias, parts in self_pairs.items()},
+    )
+
+
+def missing_types(query: Query, schema: Schema) -> tuple[str, ...]:
+    """The query's event types that do not occur in the trace, as far as that is known."""
+    if schema.event_types is None:
+        return ()
+    return tuple(name for name in query.event_types if name not in schema.event_types)
+
+
+class _Binder:
+    def __init__(self, query: Query, schema: Schema) -> None:
+        self.query, self.schema = query, schema
+        self.derived: dict[str, list[Derived]] = {}
+
+    def column_of(self, attr: Attr) -> Column:
+        column = self.schema.attributes.get(attr.name)
+        if column is None:
+            near = did_you_mean(attr.name, self.schema.attributes)
+            where = {} if attr.at is None else {"line": attr.at.line, "column": attr.at.column}
+            raise QueryError(f"unknown attribute '{attr.name}' in '{attr}'{near}", **where)
+        return column
+
+    def lower(self, predicate: Predicate) -> Predicate:
+        return rewrite(rewrite(predicate, self._distance), self._hoist)  # type: ignore[return-value]
+
+    def lower_self_pair(self, predicate: Predicate) -> Compare:
+        assert isinstance(predicate, Compare)
+        left, right = (self._hoist(side) or side for side in (predicate.left, predicate.right))
+        return Compare(predicate.op, left, right)  # type: ignore[arg-type]
+
+    def _hoist(self, node: Node) -> Node | None:
+        """A derived column for a compound expression over one alias."""
+        if not isinstance(node, Arithmetic | Call | Negative):
+            return None
+        named = aliases_of(node)
+        if len(named) != 1:
+            return None
+        column = column_of_expression(node, self._column_or_derived)  # type: ignore[arg-type]
+        return self._derive(next(iter(named)), (node,), column)  # type: ignore[arg-type]
+
+    def _column_or_derived(self, attr: Attr) -> Column:
+        for one in self.derived.get(attr.alias, ()):
+            if one.name == attr.name:
+                return one.column
+        return self.column_of(attr)
+
+    def _distance(self, node: Node) -> Node | None:
+        if isinstance(node, Compare):
+            for far, near, flipped in ((node.left, node.right, False), (node.right, node.left, True)):
+                if _is_distance(far) and isinstance(near, Literal) and not _is_distance(near):
+                    chord = self._squared_chord(far)  # type: ignore[arg-type]
+                    if chord is None:
+                        return None
+                    limit = Literal(_squared_chord_of_km(float(near.value)))
+                    return Compare(node.op, limit, chord) if flipped else Compare(node.op, chord, limit)
+        if _is_distance(node):
+            chord = self._squared_chord(node)  # type: ignore[arg-type]
+            return None if chord is None else Call("chord_km", (chord,))
+        return None
+
+    def _squared_chord(self, call: Call) -> Expr | None:
+        """The squared distance of two unit vectors, or None if both points belong to one event."""
+        first, second = call.arguments[:2], call.arguments[2:]
+        owners = [aliases_of(one) | aliases_of(other) for one, other in (first, second)]
+        if len(owners[0] | owners[1]) == 1:
+            return None
+        if any(len(owner) > 1 for owner in owners):
+            raise QueryError(f"'{call}': latitude and longitude of a point must belong to one event")
+        points = [self._unit_vector(owner, pair) for owner, pair in zip(owners, (first, second), strict=True)]
+        total: Expr | None = None
+        for one, other in zip(*points, strict=True):
+            step = Arithmetic("-", one, other)
+            square = Arithmetic("*", step, step)
+            total = square if total is None else Arithmetic("+", total, square)
+        return total
+
+    def _unit_vector(self, owner: frozenset[str], pair: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        if not owner:  # a fixed place
+            latitude, longitude = (float(part.value) for part in pair)  # type: ignore[union-attr]
+            return tuple(Literal(value) for value in unit_vector(latitude, longitude))
+        alias = next(iter(owner))
+        nullable = any(column_of_expression(part, self.column_of).nullable for part in pair)
+        return tuple(self._derive(alias, pair, Column(Kind.FLOAT, nullable), axis) for axis in range(3))
+
+    def _derive(self, alias: str, inputs: tuple[Expr, ...], column: Column, axis: int | None = None) -> Attr:
+        columns = self.derived.setdefault(alias, [])
+        for one in columns:
+            if (one.inputs, one.axis) == (inputs, axis):
+                return Attr(alias, one.name)
+        columns.append(Derived(f"${len(columns)}", inputs, column, axis))
+        return Attr(alias, columns[-1].name)
+
+
+def unit_vector(latitude: float, longitude: float) -> tuple[float, float, float]:
+    phi, theta = math.radians(latitude), math.radians(longitude)
+    return math.cos(phi) * math.cos(theta), math.cos(phi) * math.sin(theta), math.sin(phi)
+
+
+def _is_distance(node: Node) -> bool:
+    return isinstance(node, Call) and node.function == "dist_km"
+
+
+def _squared_chord_of_km(distance: float) -> float:
+    """The squared chord at a distance on the sphere; outside of what occurs (0 to 4) for impossible distances."""
+    if distance < 0:
+        return -1.0
+    if distance > math.pi * EARTH_RADIUS_KM:
+        return 5.0
+    return float((2 * math.sin(distance / (2 * EARTH_RADIUS_KM))) ** 2)

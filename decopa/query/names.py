@@ -1,0 +1,31 @@
+"""Names in query text: which need quotes, and how durations are written."""
+
+from __future__ import annotations
+
+import re
+
+KEYWORDS = frozenset(
+    "QUERY PATTERN WHERE WITHIN RETURN SEQ AND OR KL NSEQ NOT FORALL IN TRUE FALSE".split()
+)
+UNITS_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "min": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z_0-9]*\Z")
+
+
+def is_plain(name: str) -> bool:
+    """Whether the name is an identifier: letters, digits and underscores, not starting with a digit."""
+    return _PLAIN.match(name) is not None
+
+
+def quoted(name: str) -> str:
+    """The name as query text: bare if it is a plain identifier, in double quotes otherwise."""
+    if is_plain(name) and name.upper() not in KEYWORDS:
+        return name
+    return '"' + name.replace('"', '""') + '"'
+
+
+def duration_text(microseconds: int) -> str:
+    """The duration in the largest unit that divides it: 600000000 -> '10 min'."""
+    for unit in ("d", "h", "min", "s", "ms"):
+        if microseconds and microseconds % UNITS_US[unit] == 0:
+            return f"{microseconds // UNITS_US[unit]} {unit}"
+    return f"{microseconds} us"

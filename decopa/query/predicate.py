@@ -1,0 +1,231 @@
+"""The predicate tree of WHERE: typed nodes, never text.
+
+A condition is two-valued: a comparison with a missing value (null) is false, so NOT of it is true. Arithmetic with
+a missing value is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from decopa.errors import QueryError
+from decopa.query.names import quoted
+
+COMPARISONS = ("<", "<=", ">", ">=", "=", "!=")
+ARITHMETIC = ("+", "-", "*", "/")
+#: name -> number of arguments (None: two or more)
+FUNCTIONS: dict[str, int | None] = {"abs": 1, "sqrt": 1, "min": None, "max": None, "dist_km": 4}
+#: Functions that only `binding` puts into a tree; the query text cannot name them.
+INTERNAL_FUNCTIONS: dict[str, int | None] = {"chord_km": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attr:
+    """`a.x`: attribute x of the event bound to a."""
+
+    alias: str
+    name: str
+    at: Location | None = field(default=None, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return f"{quoted(self.alias)}.{quoted(self.name)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A number, string or truth value."""
+
+    value: int | float | str | bool
+
+    def __str__(self) -> str:
+        if isinstance(self.value, bool):
+            return "TRUE" if self.value else "FALSE"
+        if isinstance(self.value, str):
+            return "'" + self.value.replace("'", "''") + "'"
+        return repr(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        # 1, 1.0 and True are equal in Python but not the same query text.
+        return isinstance(other, Literal) and type(self.value) is type(other.value) and self.value == other.value
+
+    def __hash__(self) -> int:
+        return hash((type(self.value), self.value))
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    op: str
+    left: Expr
+    right: Expr
+
+    def __post_init__(self) -> None:
+        if self.op not in ARITHMETIC:
+            raise QueryError(f"unknown arithmetic operator '{self.op}'; use one of {' '.join(ARITHMETIC)}")
+
+    def __str__(self) -> str:
+        return f"({self.left} {self.op} {self.right})"
+
+
+@dataclass(frozen=True, slots=True)
+class Negative:
+    operand: Expr
+
+    def __str__(self) -> str:
+        return f"(-{self.operand})"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    function: str
+    arguments: tuple[Expr, ...]
+
+    def __post_init__(self) -> None:
+        known = FUNCTIONS | INTERNAL_FUNCTIONS
+        if self.function not in known:
+            raise QueryError(f"unknown function '{self.function}'; known: {', '.join(FUNCTIONS)}")
+        wanted = known[self.function]
+        if wanted is None and len(self.arguments) < 2:
+            raise QueryError(f"{self.function} takes two or more arguments, got {len(self.arguments)}")
+        if wanted is not None and len(self.arguments) != wanted:
+            raise QueryError(f"{self.function} takes {wanted} argument(s), got {len(self.arguments)}")
+
+    def __str__(self) -> str:
+        return f"{self.function}({', '.join(map(str, self.arguments))})"
+
+
+Expr: TypeAlias = Attr | Literal | Arithmetic | Negative | Call
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    op: str
+    left: Expr
+    right: Expr
+
+    def __post_init__(self) -> None:
+        if self.op not in COMPARISONS:
+            raise QueryError(f"unknown comparison '{self.op}'; use one of {' '.join(COMPARISONS)}")
+
+    def __str__(self) -> str:
+        return f"{self.left} {self.op} {self.right}"
+
+
+@dataclass(frozen=True, slots=True)
+class Among:
+    """`a.x IN (1, 2)`."""
+
+    operand: Expr
+    values: tuple[Literal, ...]
+
+    def __post_init__(self) -> None:
+        if not self.values:
+            raise QueryError(f"IN needs at least one value, as in {self.operand} IN (1, 2)")
+
+    def __str__(self) -> str:
+        return f"{self.operand} IN ({', '.join(map(str, self.values))})"
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    parts: tuple[Predicate, ...]
+
+    def __str__(self) -> str:
+        return "(" + " AND ".join(map(str, self.parts)) + ")"
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    parts: tuple[Predicate, ...]
+
+    def __str__(self) -> str:
+        return "(" + " OR ".join(map(str, self.parts)) + ")"
+
+
+@dataclass(frozen=True, slots=True)
+class Negated:
+    part: Predicate
+
+    def __str__(self) -> str:
+        return f"NOT ({self.part})"
+
+
+Predicate: TypeAlias = Compare | Among | AllOf | AnyOf | Negated
+Node: TypeAlias = Expr | Predicate
+
+
+def children(node: Node) -> tuple[Node, ...]:
+    """The nodes directly below, from left to right."""
+    match node:
+        case Attr() | Literal():
+            return ()
+        case Arithmetic() | Compare():
+            return (node.left, node.right)
+        case Negative():
+            return (node.operand,)
+        case Call():
+            return node.arguments
+        case Among():
+            return (node.operand, *node.values)
+        case AllOf() | AnyOf():
+            return node.parts
+        case Negated():
+            return (node.part,)
+
+
+def attributes(node: Node) -> Iterator[Attr]:
+    """Every attribute reference below the node, from left to right, repeats included."""
+    if isinstance(node, Attr):
+        yield node
+    for child in children(node):
+        yield from attributes(child)
+
+
+def aliases_of(node: Node) -> frozenset[str]:
+    return frozenset(attr.alias for attr in attributes(node))
+
+
+def rewrite(node: Node, change: Callable[[Node], Node | None]) -> Node:
+    """The tree with every topmost node for which `change` returns a replacement replaced by it."""
+    changed = change(node)
+    if changed is not None:
+        return changed
+    below = tuple(rewrite(child, change) for child in children(node))
+    match node:
+        case Attr() | Literal():
+            return node
+        case Arithmetic() | Compare():
+            return replace(node, left=below[0], right=below[1])  # type: ignore[arg-type]
+        case Negative():
+            return replace(node, operand=below[0])  # type: ignore[arg-type]
+        case Call():
+            return replace(node, arguments=below)  # type: ignore[arg-type]
+        case Among():
+            return replace(node, operand=below[0], values=below[1:])  # type: ignore[arg-type]
+        case AllOf() | AnyOf():
+            return replace(node, parts=below)  # type: ignore[arg-type]
+        case Negated():
+            return replace(node, part=below[0])  # type: ignore[arg-type]
+
+
+def conjuncts(predicate: Predicate) -> tuple[Predicate, ...]:
+    """The conditions that must all hold, with top-level ANDs taken apart."""
+    if isinstance(predicate, AllOf):
+        return tuple(part for inner in predicate.parts for part in conjuncts(inner))
+    return (predicate,)
+
+
+def is_self_pair(predicate: Predicate, alias: str) -> bool:
+    """Whether a comparison names one alias only, on both sides: on a Kleene alias it compares pairs of members."""
+    return (
+        isinstance(predicate, Compare)
+        and aliases_of(predicate.left) == {alias}
+        and aliases_of(predicate.right) == {alias}
+    )

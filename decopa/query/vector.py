@@ -1,0 +1,159 @@
+"""Conditions and expressions over one event, evaluated on whole columns with NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from decopa.query.binding import EARTH_RADIUS_KM, Derived
+from decopa.query.predicate import (
+    AllOf,
+    Among,
+    AnyOf,
+    Arithmetic,
+    Attr,
+    Call,
+    Compare,
+    Expr,
+    Literal,
+    Negated,
+    Negative,
+    Predicate,
+)
+from decopa.query.schema import NULL, Column, Kind
+from decopa.query.typing import column_of_expression
+
+Array = npt.NDArray[Any]
+Mask = npt.NDArray[np.bool_]
+
+
+class ColumnEvaluator:
+    """Evaluates trees over one alias. `read` gives the column of an attribute, `column_of` its kind, and `code_of`
+    the code of a string constant."""
+
+    def __init__(
+        self,
+        length: int,
+        read: Callable[[str], Array],
+        column_of: Callable[[Attr], Column],
+        code_of: Callable[[str], int],
+    ) -> None:
+        self.length, self.read, self.column_of, self.code_of = length, read, column_of, code_of
+
+    def mask(self, predicate: Predicate) -> Mask:
+        """Which rows fulfil the condition."""
+        with np.errstate(all="ignore"):
+            return np.broadcast_to(self._mask(predicate), (self.length,))
+
+    def derive(self, derived: Derived) -> Array:
+        """The values of a derived column."""
+        with np.errstate(all="ignore"):
+            if derived.axis is None:
+                values = self._numeric(derived.inputs[0])
+            else:
+                latitude, longitude = (np.radians(self._float(part)) for part in derived.inputs)
+                values = _unit_coordinate(latitude, longitude, derived.axis)
+        dtype = np.float64 if derived.column.kind is Kind.FLOAT else np.int64
+        return np.ascontiguousarray(np.broadcast_to(values, (self.length,)), dtype=dtype)
+
+    def _mask(self, predicate: Predicate) -> Mask:
+        match predicate:
+            case Compare():
+                return self._compare(predicate.op, predicate.left, predicate.right)
+            case Among():
+                found = np.zeros(self.length, dtype=np.bool_)
+                for value in predicate.values:
+                    found = found | self._compare("=", predicate.operand, value)
+                return found
+            case AllOf():
+                return np.logical_and.reduce([np.broadcast_to(self._mask(p), (self.length,)) for p in predicate.parts])
+            case AnyOf():
+                return np.logical_or.reduce([np.broadcast_to(self._mask(p), (self.length,)) for p in predicate.parts])
+            case Negated():
+                return np.logical_not(self._mask(predicate.part))
+
+    def _compare(self, op: str, left: Expr, right: Expr) -> Mask:
+        columns = [column_of_expression(side, self.column_of) for side in (left, right)]
+        if any(column.kind is Kind.FLOAT for column in columns):
+            return _float_compare(op, self._float(left), self._float(right))
+        values = [self._numeric(side) for side in (left, right)]
+        result = _COMPARE[op](*values)
+        for value, column in zip(values, columns, strict=True):
+            if column.nullable:
+                result = result & (value != NULL)
+        return np.asarray(result)
+
+    def _float(self, expr: Expr) -> Array:
+        """The values as floats, missing ones as NaN."""
+        column, values = column_of_expression(expr, self.column_of), self._numeric(expr)
+        if column.kind is Kind.FLOAT:
+            return np.asarray(values, dtype=np.float64)
+        if column.nullable:
+            return np.where(values == NULL, np.nan, values)
+        return np.asarray(values).astype(np.float64)
+
+    def _numeric(self, expr: Expr) -> Array:
+        """The values in the column type of the expression's kind."""
+        match expr:
+            case Attr():
+                return self.read(expr.name)
+            case Literal(value=str()):
+                return np.asarray(self.code_of(str(expr.value)), dtype=np.int64)
+            case Literal():
+                return np.asarray(expr.value, dtype=np.float64 if isinstance(expr.value, float) else np.int64)
+        whole = column_of_expression(expr, self.column_of).kind is Kind.INT
+        get = self._numeric if whole else self._float
+        match expr:
+            case Negative():
+                return np.negative(get(expr.operand))
+            case Arithmetic():
+                return np.asarray(_ARITHMETIC[expr.op](get(expr.left), get(expr.right)))
+            case Call():
+                return self._call(expr.function, [get(argument) for argument in expr.arguments])
+        raise AssertionError(f"unknown expression {expr}")
+
+    def _call(self, function: str, arguments: list[Array]) -> Array:
+        match function:
+            case "abs":
+                return np.abs(arguments[0])
+            case "sqrt":
+                return np.sqrt(arguments[0])
+            case "min":
+                return np.minimum.reduce(np.broadcast_arrays(*arguments))
+            case "max":
+                return np.maximum.reduce(np.broadcast_arrays(*arguments))
+            case "dist_km":
+                return _distance_km(*(np.radians(argument) for argument in arguments))
+        raise AssertionError(f"unknown function {function}")
+
+
+_COMPARE: dict[str, Callable[[Array, Array], Array]] = {
+    "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal,
+    "=": np.equal, "!=": np.not_equal,
+}  # fmt: skip
+_ARITHMETIC: dict[str, Callable[[Array, Array], Array]] = {
+    "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide,
+}  # fmt: skip
+
+
+def _float_compare(op: str, left: Array, right: Array) -> Mask:
+    if op == "!=":  # NaN differs from everything in IEEE arithmetic, but a missing value compares false
+        return np.asarray((left < right) | (left > right))
+    return np.asarray(_COMPARE[op](left, right))
+
+
+def _unit_coordinate(latitude: Array, longitude: Array, axis: int) -> Array:
+    if axis == 2:
+        return np.sin(latitude) + 0.0 * longitude  # a missing longitude makes the whole point missing
+    return np.asarray(np.cos(latitude) * (np.cos(longitude) if axis == 0 else np.sin(longitude)))
+
+
+def _distance_km(latitude_1: Array, longitude_1: Array, latitude_2: Array, longitude_2: Array) -> Array:
+    chord = sum(
+        (_unit_coordinate(latitude_1, longitude_1, axis) - _unit_coordinate(latitude_2, longitude_2, axis)) ** 2
+        for axis in range(3)
+    )
+    return np.asarray(2 * EARTH_RADIUS_KM * np.arcsin(np.minimum(1.0, np.sqrt(chord) / 2)))
