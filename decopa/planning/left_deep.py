@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from decopa.errors import PlanError
 from decopa.planning.plan import PlanOperator, QueryPlan
 from decopa.planning.subquery import SubQuery, negated_part
 from decopa.query.analysis import Scope
 from decopa.query.query import Query
 
 
-def left_deep(query: Query) -> QueryPlan:
+def left_deep(query: Query, order: Sequence[str] | None = None) -> QueryPlan:
     """Joins the plain positions in query order, then adds KL positions by binary splits, and each NOT as soon as
     all that it depends on is bound. KL comes last because groups multiply everything that is joined after them.
+
+    `order` lists all aliases in another order to join them in, for instance rare types first.
     """
-    builder = _Builder(query)
+    if order is not None and sorted(order) != sorted(query.aliases):
+        raise PlanError(f"the join order {list(order)} must list the aliases {list(query.aliases)}, each once")
+    builder = _Builder(query, tuple(order or query.aliases))
     builder.scope_plan(())
     return QueryPlan(query, tuple(builder.operators))
 
 
 class _Builder:
-    def __init__(self, query: Query) -> None:
-        self.query = query
+    def __init__(self, query: Query, order: tuple[str, ...]) -> None:
+        self.query, self.order = query, order
         self.operators: list[PlanOperator] = []
 
     def add(self, sub_query: SubQuery, *inputs: PlanOperator) -> PlanOperator:
@@ -33,7 +40,7 @@ class _Builder:
 
     def scope_plan(self, scope: Scope) -> PlanOperator:
         """Plans everything positive at `scope` and the NOTs directly below it; returns the last operator."""
-        here = [position for position in self.query.positions if position.scope == scope]
+        here = [position for position in map(self.query.position, self.order) if position.scope == scope]
         plain = [position.alias for position in here if not position.kleene]
         groups = [position.alias for position in here if position.kleene]
         pending = [negation for negation in self.query.negations if negation.scope[:-1] == scope]

@@ -1,0 +1,53 @@
+"""What every matching rule offers to its processing unit. No Ray, no clock, no network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from actors.probe import Counters
+from decopa.planning.plan import PlanOperator, QueryPlan
+from decopa.query.binding import BoundQuery
+from shuffler.batch import Batch
+
+#: A watermark above every timestamp: the end of the stream.
+END_OF_STREAM = 2**63 - 1
+#: Below every timestamp: nothing is known yet.
+NOTHING_YET = -(2**63)
+
+
+@dataclass(frozen=True)
+class OperatorSpec:
+    """All that is needed to build the logic of one unit of an operator."""
+
+    bound: BoundQuery
+    plan: QueryPlan
+    operator: PlanOperator
+    #: The code of a string constant in the columns that this unit sees.
+    code_of: Callable[[str], int]
+
+
+class OperatorLogic(Protocol):
+    """Matches one sub-query from its inputs; side 0 and 1 are the operator's inputs in plan order.
+
+    A watermark on a side promises that every later row on it has max_ts >= watermark. Batches are yielded as they
+    are found, and must be used before the next one is asked for.
+    """
+
+    counters: Counters
+
+    def on_batch(self, side: int, batch: Batch) -> Iterator[Batch]: ...
+
+    def on_watermark(self, side: int, watermark_us: int) -> Iterator[Batch]: ...
+
+    @property
+    def output_watermark_us(self) -> int:
+        """Every later match has max_ts >= this."""
+        ...
+
+    @property
+    def state_bytes(self) -> int: ...
+
+    @property
+    def state_rows(self) -> int: ...

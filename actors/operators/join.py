@@ -1,0 +1,142 @@
+"""SEQ and AND: every match of one input with every match of the other that fits (5.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from actors.operators.base import END_OF_STREAM, NOTHING_YET, OperatorSpec
+from actors.operators.pairing import Pairing, write_pairing
+from actors.operators.store import Store
+from actors.pair_writer import PairWriter, Side
+from actors.probe import BLOCK, CHUNK, Counters, OutputBlocks, ProbeKernel
+from decopa.planning.subquery import SubQuery
+from shuffler.batch import Array, Batch
+from shuffler.layout import Layout
+
+
+class JoinLogic:
+    """A symmetric windowed join: a batch probes what the other side has stored, then is stored itself.
+
+    Every pair is met once, when its later-arriving row probes, so results do not depend on batches or arrival order.
+    A row is stored only while a partner can still arrive: within the window, and for a row that must come after all
+    of its partner, only until the partner's side has passed it.
+    """
+
+    def __init__(self, spec: OperatorSpec, sub_query: SubQuery | None = None) -> None:
+        self.counters = Counters()
+        self.window_us = spec.bound.query.window_us
+        inputs = [Side.of(spec.bound, source.sub_query) for source in spec.plan.inputs(spec.operator)]
+        output = Side.of(spec.bound, sub_query or spec.operator.sub_query)
+        self.pairing = Pairing(spec.bound, inputs[0], inputs[1])
+        pairings = (self.pairing, self.pairing.flipped())
+        blocks = OutputBlocks(output.layout, BLOCK if spec.operator == spec.plan.root else CHUNK)
+        self._kernels = tuple(_kernel(spec, pairing, output.layout, blocks) for pairing in pairings)
+        self._groups = {alias: alias in self.pairing.left_aliases for alias in output.layout.groups}
+        self._stores = tuple(
+            Store(inputs[side].layout, hashed=self._kernels[1 - side].stored_keys)
+            for side in range(2)
+        )
+        self._passed = tuple(_passed_rule(pairing) for pairing in pairings)
+        self._watermarks = [NOTHING_YET, NOTHING_YET]
+        self._kept = [0, 0]
+
+    def on_batch(self, side: int, batch: Batch) -> Iterator[Batch]:
+        other = self._stores[1 - side]
+        if len(other):
+            heaps = {
+                alias: batch.heaps[alias] if mine == (side == 0) else other.heaps[alias]
+                for alias, mine in self._groups.items()
+            }
+            for rows, columns in self._kernels[side].matches(batch, other, self.counters):
+                yield Batch(rows, columns, heaps)
+        live = self._live(side, batch.columns, self._watermarks[1 - side])
+        if live is not None:
+            batch = batch.take(np.flatnonzero(live))
+        self._stores[side].insert(batch)
+
+    def on_watermark(self, side: int, watermark_us: int) -> Iterator[Batch]:
+        """Forgets stored rows of the other side that no later row of this side can join."""
+        self._watermarks[side] = watermark_us
+        store = self._stores[1 - side]
+        if watermark_us == END_OF_STREAM:
+            store.keep(np.zeros(len(store), dtype=np.bool_))
+        elif watermark_us != NOTHING_YET:
+            store.evict_before(watermark_us - self.window_us)
+            if self._passed[1 - side] is not None and len(store) > 2 * self._kept[1 - side]:
+                rows = {name: column[store.begin : store.end] for name, column in store.columns.items()}
+                live = self._live(1 - side, rows, watermark_us)
+                if live is not None:
+                    store.keep(live)
+                self._kept[1 - side] = len(store)
+        return iter(())
+
+    @property
+    def output_watermark_us(self) -> int:
+        return min(self._watermarks)
+
+    @property
+    def state_bytes(self) -> int:
+        return sum(store.nbytes for store in self._stores)
+
+    @property
+    def state_rows(self) -> int:
+        return sum(len(store) for store in self._stores)
+
+    def _live(self, side: int, rows: Mapping[str, Array], watermark_us: int) -> Array | None:
+        """Flags of the rows of `side` that can still meet a row of the other side; None if all can."""
+        if watermark_us == NOTHING_YET:
+            return None
+        live = rows["min_ts"] >= watermark_us - self.window_us
+        rule = self._passed[side]
+        if rule is not None:
+            latest = rows[self._stores[side].layout.place("max_ts")]
+            live &= latest > watermark_us if rule == "strict" else latest >= watermark_us
+        return None if bool(live.all()) else live
+
+
+def _kernel(spec: OperatorSpec, pairing: Pairing, output: Layout, blocks: OutputBlocks) -> ProbeKernel:
+    writer, equal = write_pairing(spec.bound, pairing)
+    write_outputs(writer, output)
+    return ProbeKernel(writer, spec.bound.query.window_us, equal, spec.code_of, blocks)
+
+
+def _passed_rule(pairing: Pairing) -> str | None:
+    """How a partner (right) of a left row is bounded by the left row's max_ts.
+
+    `strict`: every event of the partner precedes some event of the row, so it ends before the row does. `weak`: it
+    may also share events with the row, so it ends no later. None: it may end later.
+    """
+    order = pairing.bound.query.order_constraints
+    bounded = [
+        any((alias, other) in order for other in pairing.left_aliases) for alias in sorted(pairing.right_aliases)
+    ]
+    if all(bounded):
+        return "strict"
+    shared = [alias in pairing.left_aliases for alias in sorted(pairing.right_aliases)]
+    return "weak" if all(one or other for one, other in zip(bounded, shared, strict=True)) else None
+
+
+def write_outputs(writer: PairWriter, output: Layout) -> None:
+    """Where each column of a match comes from: the probe row, the stored row, or both for the ends of its span."""
+    probing = writer.probe.sub_query.positive(writer.bound.query)
+    for name in output.columns:
+        owner = _owner(name, output)
+        if owner is not None:
+            writer.outputs.append((name, writer.p(name) if owner in probing else writer.s(name)))
+        else:
+            fold = "min" if name == "min_ts" else "max"
+            writer.outputs.append((name, f"{fold}({writer.p(name)}, {writer.s(name)})"))
+
+
+def _owner(name: str, output: Layout) -> str | None:
+    """The alias whose row holds an output column; None for a span that both rows share in."""
+    if name in ("min_ts", "max_ts"):
+        edge = ".first" if name == "min_ts" else ".last"
+        return next((p.removesuffix(edge) for p, q in output.places.items() if q == name and p.endswith(edge)), None)
+    for alias in output.groups:
+        if name.startswith(f"{alias}#"):
+            return alias
+    return name.partition(".")[0]
+

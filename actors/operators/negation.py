@@ -1,0 +1,123 @@
+"""NOT: matches of the positive part inside which (or beside which, at an end of SEQ) no negated match lies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from actors.operators.base import END_OF_STREAM, NOTHING_YET, OperatorSpec
+from actors.operators.pairing import Pairing, equality_columns
+from actors.operators.store import Store
+from actors.pair_writer import PairWriter, Side
+from actors.probe import Counters, ProbeKernel
+from decopa.query.predicate import aliases_of
+from shuffler.batch import Array, Batch
+from shuffler.layout import Layout, earliest, latest
+
+#: Column with the last moment at which a negated match can end that still blocks a row.
+DEADLINE = "#deadline"
+
+
+class NegationLogic:
+    """Holds a positive match back until every negated match that could block it has arrived, then decides.
+
+    Between two neighbours that is when the negated input has passed the later one; at the end of a SEQ when it has
+    passed the end of the window.
+    """
+
+    def __init__(self, spec: OperatorSpec) -> None:
+        self.counters = Counters()
+        bound, query = spec.bound, spec.bound.query
+        self.window_us = query.window_us
+        inputs = [Side.of(bound, source.sub_query) for source in spec.plan.inputs(spec.operator)]
+        depths = [len(side.sub_query.scope(query)) for side in inputs]
+        self._positive_side = 0 if depths[0] < depths[1] else 1
+        positive, negated = inputs[self._positive_side], inputs[1 - self._positive_side]
+        order = query.order_constraints
+        self.negation = next(n for n in query.negations if n.aliases == negated.sub_query.aliases)
+        self._before = sorted(f"{alias}.first" for alias in earliest(order, self.negation.before))
+        self._after = sorted(f"{alias}.last" for alias in latest(order, self.negation.after))
+        self._layout = positive.layout
+        self._output_columns = Side.of(bound, spec.operator.sub_query).layout.columns
+        self._kernel = self._write_kernel(spec, positive, negated)
+        self._negated = Store(negated.layout, hashed=self._kernel.stored_keys)
+        waiting = Layout({**positive.layout.columns, DEADLINE: np.dtype(np.int64)}, positive.layout.groups,
+                         positive.layout.places)  # fmt: skip
+        self._waiting = Store(waiting, key=DEADLINE)
+        self._positive_watermark = self._negated_watermark = NOTHING_YET
+
+    def _write_kernel(self, spec: OperatorSpec, positive: Side, negated: Side) -> ProbeKernel:
+        writer = PairWriter(spec.bound, positive, negated)
+        if self._after:
+            writer.lower += [f"{writer.p(name)} + 1" for name in self._after]
+        else:
+            writer.lower.append(f"{writer.p('max_ts')} - window")
+        writer.upper += [f"{writer.p(name)} - 1" for name in self._before] or [f"{writer.p('min_ts')} + window"]
+        if negated.layout.place("max_ts") != "min_ts":
+            writer.checks.append(f"({writer.s('max_ts')} <= upper)")
+        scopes = {self.negation.scope, self.negation.scope[:-1]}
+        pairing = Pairing(spec.bound, positive, negated)
+        equal: list[tuple[str, str]] = []
+        for condition in spec.bound.conditions:
+            if {spec.bound.query.scope_of(alias) for alias in aliases_of(condition.predicate)} == scopes:
+                equal += equality_columns(spec.bound, pairing, condition.predicate)
+                writer.add(condition.predicate)
+        return ProbeKernel(writer, self.window_us, tuple(equal), spec.code_of)
+
+    def on_batch(self, side: int, batch: Batch) -> Iterator[Batch]:
+        if side != self._positive_side:
+            self._negated.insert(batch)
+            return
+        deadlines = self._deadlines(batch)
+        decided = deadlines < self._negated_watermark
+        yield from self._decide(batch if bool(decided.all()) else batch.take(np.flatnonzero(decided)))
+        waiting = np.flatnonzero(~decided)
+        if len(waiting):
+            rows = batch.take(waiting)
+            columns = {**rows.columns, DEADLINE: deadlines[waiting]}
+            self._waiting.insert(Batch(rows.length, columns, rows.heaps))
+
+    def on_watermark(self, side: int, watermark_us: int) -> Iterator[Batch]:
+        if side == self._positive_side:
+            self._positive_watermark = watermark_us
+        else:
+            self._negated_watermark = watermark_us
+            if len(self._waiting):
+                yield from self._decide(self._waiting.take_before(watermark_us))
+        oldest = self._oldest_open()
+        if oldest == END_OF_STREAM:
+            self._negated.keep(np.zeros(len(self._negated), dtype=np.bool_))
+        elif oldest != NOTHING_YET:
+            self._negated.evict_before(oldest - self.window_us)
+
+    @property
+    def output_watermark_us(self) -> int:
+        return self._oldest_open()
+
+    @property
+    def state_bytes(self) -> int:
+        return self._negated.nbytes + self._waiting.nbytes
+
+    @property
+    def state_rows(self) -> int:
+        return len(self._negated) + len(self._waiting)
+
+    def _oldest_open(self) -> int:
+        """No undecided or future positive match ends before this."""
+        ends = self._waiting.columns[self._layout.place("max_ts")][self._waiting.begin : self._waiting.end]
+        return min(self._positive_watermark, int(ends.min()) if len(ends) else END_OF_STREAM)
+
+    def _deadlines(self, batch: Batch) -> Array:
+        if not self._before:
+            return np.asarray(batch.columns["min_ts"] + self.window_us)
+        times = [batch.columns[self._layout.place(name)] for name in self._before]
+        return np.asarray(np.minimum.reduce(times) - 1)
+
+    def _decide(self, batch: Batch) -> Iterator[Batch]:
+        if not batch.length:
+            return
+        blocked = self._kernel.any_match(batch, self._negated, self.counters)
+        free = batch.take(np.flatnonzero(~blocked))
+        if free.length:
+            yield Batch(free.length, {name: free.columns[name] for name in self._output_columns}, free.heaps)

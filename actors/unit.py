@@ -1,0 +1,83 @@
+"""ProcessingUnit: one instance of an operator; the same class runs in every runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from actors.probe import Counters
+from actors.operators.base import NOTHING_YET, OperatorLogic, OperatorSpec
+from actors.operators.join import JoinLogic
+from actors.operators.kleene import KleeneBinaryLogic, KleeneUnaryLogic
+from actors.operators.negation import NegationLogic
+from decopa.errors import LimitError
+from decopa.planning.plan import Rule
+from shuffler.batch import Batch
+
+_LOGIC: dict[Rule, type[OperatorLogic]] = {
+    Rule.JOIN: JoinLogic,
+    Rule.KLEENE_UNARY: KleeneUnaryLogic,
+    Rule.KLEENE_BINARY: KleeneBinaryLogic,
+    Rule.NEGATION: NegationLogic,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """An input of a unit: the side it feeds and who sends on it."""
+
+    side: int
+    sender: str
+
+
+class ProcessingUnit:
+    """Feeds batches and watermarks of its channels to the operator's logic and counts what happens.
+
+    A side's watermark is the least over its senders, so results do not depend on how senders interleave.
+    """
+
+    def __init__(
+        self, spec: OperatorSpec, number: int, channels: Sequence[Channel], *, max_state_bytes: int
+    ) -> None:
+        self.name = f"{spec.operator.name}/{number}"
+        self._title = spec.plan.text(spec.operator)
+        self._max_state_bytes = max_state_bytes
+        self.logic = _LOGIC[spec.plan.rule(spec.operator)](spec)  # type: ignore[call-arg]
+        self._watermarks = dict.fromkeys(channels, NOTHING_YET)
+        self._sides = {side: NOTHING_YET for side in {channel.side for channel in channels}}
+
+    @property
+    def counters(self) -> Counters:
+        return self.logic.counters
+
+    @property
+    def output_watermark_us(self) -> int:
+        return self.logic.output_watermark_us
+
+    def on_batch(self, channel: Channel, batch: Batch) -> Iterator[Batch]:
+        """Matches that arise from a batch, chunk by chunk."""
+        self.counters.ingested += batch.length
+        for match in self.logic.on_batch(channel.side, batch):
+            self.counters.emitted += match.length
+            yield match
+        self._check_state()
+
+    def on_watermark(self, channel: Channel, watermark_us: int) -> Iterator[Batch]:
+        """Matches that become certain because a sender has passed a point in time."""
+        self._watermarks[channel] = max(watermark_us, self._watermarks[channel])
+        side = min(mark for other, mark in self._watermarks.items() if other.side == channel.side)
+        if side > self._sides[channel.side]:
+            self._sides[channel.side] = side
+            for match in self.logic.on_watermark(channel.side, side):
+                self.counters.emitted += match.length
+                yield match
+
+    def _check_state(self) -> None:
+        held = self.logic.state_bytes
+        if held > self._max_state_bytes:
+            raise LimitError(
+                f"unit {self.name} of operator {self._title} holds {held / 2**20:,.0f} MiB of partial matches "
+                f"({self.logic.state_rows:,} rows), more than the limit of {self._max_state_bytes / 2**20:,.0f} MiB; "
+                "use more units, a shorter window or a more selective condition, or raise the limit "
+                "(--max-state-mb, Limits.max_state_bytes)"
+            )

@@ -1,0 +1,167 @@
+"""The arguments of the command line, with their help; `decopa.cli` acts on them."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import NoReturn
+
+from decopa import __version__
+from decopa.errors import DecoPaError
+
+STRATEGIES = ("left-deep",)
+RUNTIMES = ("local",)
+
+_QUERY_HELP = "a file with one or more queries, or the text of a query"
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Parsed arguments have the name of the command, such as 'trace synthetic', in `command`."""
+    parser = _Parser(
+        prog="decopa",
+        description="Finds complex-event patterns in event streams, in parallel.",
+        epilog="`decopa COMMAND --help` explains a command and shows an example.",
+    )
+    parser.add_argument("--version", action="version", version=f"decopa {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command", parser_class=_Parser)
+
+    run = _command(
+        commands.add_parser("run", help="find all matches of a query in a trace"),
+        "Finds every match of a query (or of several) in a trace. Without --out the first matches are shown.",
+        "decopa run 'PATTERN SEQ(A a, B b) WHERE a.x < b.x WITHIN 10 s' --trace trace.parquet --out matches.parquet",
+    )
+    _add_run_arguments(run)
+
+    plan = _command(
+        commands.add_parser("plan", help="make a plan for a query"),
+        "Makes the plan by which `decopa run` would find the matches, as JSON that --plan reads.",
+        "decopa plan query.txt --out plan.json",
+    )
+    plan.add_argument("query", metavar="QUERY", help=_QUERY_HELP)
+    _add_planning_arguments(plan)
+    _add_output_arguments(plan, "where the plan goes (default: printed)")
+
+    explain = _command(
+        commands.add_parser("explain", help="show a plan as a tree"),
+        "Shows the operators of a plan, each above what it is fed by, with rule, units and how its matches travel.",
+        "decopa explain plan.json",
+    )
+    explain.add_argument("plan", metavar="PLAN", type=Path, help="a plan file, as `decopa plan` writes it")
+
+    trace = commands.add_parser("trace", help="make a trace", description="Makes a trace of events.")
+    kinds = trace.add_subparsers(required=True, metavar="KIND", dest="kind", parser_class=_Parser)
+    synthetic = _command(
+        kinds.add_parser("synthetic", help="random events with chosen rates and selectivities"),
+        "Makes a seeded random trace: Poisson arrivals, types A, B, ... with Zipf-skewed rates, attributes x, y "
+        "(uniform), k (key), s (string), and a column for each --selectivity, with the condition to write printed.",
+        "decopa trace synthetic --events 1000000 --types 3 --selectivity A,B=0.05 --out trace.parquet",
+    )
+    synthetic.set_defaults(command="trace synthetic")
+    _add_synthetic_arguments(synthetic)
+    return parser
+
+
+class _Parser(argparse.ArgumentParser):
+    """Wrong arguments end like any other bad input, and flags are not guessed from their beginnings."""
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        super().__init__(*args, **{"allow_abbrev": False, **kwargs})  # type: ignore[arg-type]  # passed through
+
+    def error(self, message: str) -> NoReturn:
+        raise DecoPaError(f"{message}; see `{self.prog} --help`")
+
+
+def _command(parser: argparse.ArgumentParser, about: str, example: str) -> argparse.ArgumentParser:
+    parser.description, parser.epilog = about, f"example: {example}"
+    return parser
+
+
+def _add_run_arguments(run: argparse.ArgumentParser) -> None:
+    run.add_argument("query", metavar="QUERY", help=_QUERY_HELP)
+    run.add_argument(
+        "--trace",
+        metavar="FILE",
+        required=True,
+        type=Path,
+        help="events: Parquet (or a directory of it), CSV or JSON lines, with the columns id, ts and type",
+    )
+    run.add_argument("--runtime", choices=RUNTIMES, default=RUNTIMES[0], help="where units run (default: %(default)s)")
+    _add_planning_arguments(run)
+    run.add_argument("--plan", metavar="FILE", type=Path, help="run this plan (see `decopa plan`) instead of a new one")
+    _add_output_arguments(run, "where matches go: .parquet, .csv (lists joined by ';') or .jsonl")
+    run.add_argument("--batch-size", metavar="N", type=_count, help="events that are processed together")
+    run.add_argument("--max-matches", metavar="N", type=_count, help="stop above this many (default: 10 million)")
+    run.add_argument(
+        "--max-state-mb", metavar="N", type=_count, help="stop if a unit stores more than this (default: 4096)"
+    )
+    run.add_argument("--id", metavar="COL", default="id", help="the column with event ids (default: %(default)s)")
+    run.add_argument("--ts", metavar="COL", default="ts", help="the column with times (default: %(default)s)")
+    run.add_argument("--type", metavar="COL", default="type", help="the column with types (default: %(default)s)")
+    run.add_argument("--assume-sorted", action="store_true", help="refuse unsorted events instead of sorting them")
+    run.add_argument("--nan-as-null", action="store_true", help="treat NaN as a missing value instead of an error")
+    _add_quiet(run)
+
+
+def _add_planning_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--units", metavar="N", type=_count, default=1, help="processing units (default: %(default)s)")
+    parser.add_argument(
+        "--strategy", choices=STRATEGIES, default=STRATEGIES[0], help="how to plan (default: %(default)s)"
+    )
+
+
+def _add_output_arguments(parser: argparse.ArgumentParser, about: str, *, required: bool = False) -> None:
+    parser.add_argument("--out", metavar="FILE", type=Path, required=required, help=about)
+    parser.add_argument("--overwrite", action="store_true", help="replace the output file if it exists")
+
+
+def _add_quiet(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--quiet", action="store_true", help="no summary, no progress")
+
+
+def _add_synthetic_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--events", metavar="N", type=_count, required=True, help="number of events")
+    parser.add_argument(
+        "--rate", metavar="R", type=float, default=1000.0, help="events per second, all types (default: %(default)g)"
+    )
+    parser.add_argument("--types", metavar="N", type=_count, default=5, help="event types (default: %(default)s)")
+    parser.add_argument(
+        "--zipf", metavar="Z", type=float, default=1.2, help="skew of the rates; 0 is none (default: %(default)s)"
+    )
+    parser.add_argument("--keys", metavar="N", type=_count, default=100, help="values of k (default: %(default)s)")
+    parser.add_argument(
+        "--selectivity",
+        metavar="A,B=P",
+        type=_pair,
+        action="append",
+        default=[],
+        help="a column a_b on which a printed condition holds for a share P of (A, B) pairs; may be repeated",
+    )
+    parser.add_argument(
+        "--window", metavar="TIME", default="10 s", help="window of the printed example query (default: %(default)s)"
+    )
+    parser.add_argument("--seed", metavar="S", type=int, default=0, help="same seed, same trace (default: %(default)s)")
+    parser.add_argument("--timestamps", action="store_true", help="ts as timestamps instead of microseconds")
+    _add_output_arguments(parser, "where the trace goes: .parquet, .csv or .jsonl", required=True)
+    _add_quiet(parser)
+
+
+def _count(text: str) -> int:
+    """A whole number of 1 or more; 1_000_000 and 1e6 are fine."""
+    try:
+        value = float(text) if "e" in text.lower() else int(text)
+        if value >= 1 and value == int(value):
+            return int(value)
+    except (ValueError, OverflowError):
+        pass
+    raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of 1 or more")
+
+
+def _pair(text: str) -> tuple[str, str, float]:
+    """`A,B=0.05` -> ('A', 'B', 0.05)"""
+    types, _, share = text.partition("=")
+    names = [name.strip() for name in types.split(",")]
+    try:
+        first, second = names
+        return first, second, float(share)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is not like A,B=0.05") from None

@@ -1,0 +1,347 @@
+"""The query language as Python expressions: builds the same `Query` values as the text.
+
+>>> a, b = event("A", "a"), event("B", "b")
+>>> print(query(seq(a, b), where=a.x < b.x, within="10 min"))
+QUERY q
+PATTERN SEQ(A a, B b)
+WHERE a.x < b.x
+WITHIN 10 min
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+from decopa.errors import QueryError
+from decopa.query.names import UNITS_US
+from decopa.query.pattern import And, EventRef, Kleene, Not, Or, Pattern, Seq
+from decopa.query.predicate import (
+    AllOf,
+    Among,
+    AnyOf,
+    Arithmetic,
+    Attr,
+    Call,
+    Compare,
+    Expr,
+    Literal,
+    Negated,
+    Negative,
+    Predicate,
+)
+from decopa.query.query import Query
+
+Constant: TypeAlias = int | float | str | bool | timedelta
+
+
+class Condition:
+    """Something that holds or not; combine with `&`, `|` and `~`."""
+
+    __slots__ = ("predicate",)
+
+    def __init__(self, predicate: Predicate) -> None:
+        self.predicate = predicate
+
+    def __and__(self, other: Condition | Value) -> Condition:
+        return Condition(AllOf((*_parts(AllOf, self), *_parts(AllOf, other))))
+
+    def __or__(self, other: Condition | Value) -> Condition:
+        return Condition(AnyOf((*_parts(AnyOf, self), *_parts(AnyOf, other))))
+
+    def __invert__(self) -> Condition:
+        return Condition(Negated(self.predicate))
+
+    def __bool__(self) -> bool:
+        # Python's and, or, not and chained comparisons would silently drop one side.
+        raise QueryError(
+            f"'{self.predicate}' is decided for each match, not now; combine conditions with & | ~ instead of "
+            "and, or, not, and write a < b < c as (a < b) & (b < c)"
+        )
+
+    def __repr__(self) -> str:
+        return f"Condition({self.predicate})"
+
+
+class Value:
+    """A number, string or truth value that each match supplies: an attribute, or an expression over several."""
+
+    __slots__ = ("expression",)
+    __hash__ = None  # type: ignore[assignment]  # == builds a condition, so equal values cannot be looked up
+
+    def __init__(self, expression: Expr) -> None:
+        self.expression = expression
+
+    def isin(self, values: Iterable[Constant]) -> Condition:
+        """`a.x IN (1, 2)`."""
+        return Condition(Among(self.expression, tuple(_literal(value) for value in values)))
+
+    def __lt__(self, other: Operand) -> Condition:
+        return self._compare("<", other)
+
+    def __le__(self, other: Operand) -> Condition:
+        return self._compare("<=", other)
+
+    def __gt__(self, other: Operand) -> Condition:
+        return self._compare(">", other)
+
+    def __ge__(self, other: Operand) -> Condition:
+        return self._compare(">=", other)
+
+    def __eq__(self, other: Operand) -> Condition:  # type: ignore[override]  # builds a condition, decides nothing
+        return self._compare("=", other)
+
+    def __ne__(self, other: Operand) -> Condition:  # type: ignore[override]
+        return self._compare("!=", other)
+
+    def __add__(self, other: Operand) -> Value:
+        return _arithmetic("+", self, other)
+
+    def __radd__(self, other: Operand) -> Value:
+        return _arithmetic("+", other, self)
+
+    def __sub__(self, other: Operand) -> Value:
+        return _arithmetic("-", self, other)
+
+    def __rsub__(self, other: Operand) -> Value:
+        return _arithmetic("-", other, self)
+
+    def __mul__(self, other: Operand) -> Value:
+        return _arithmetic("*", self, other)
+
+    def __rmul__(self, other: Operand) -> Value:
+        return _arithmetic("*", other, self)
+
+    def __truediv__(self, other: Operand) -> Value:
+        return _arithmetic("/", self, other)
+
+    def __rtruediv__(self, other: Operand) -> Value:
+        return _arithmetic("/", other, self)
+
+    def __neg__(self) -> Value:
+        inner = self.expression
+        if isinstance(inner, Literal) and isinstance(inner.value, int | float):
+            return Value(Literal(-inner.value))
+        return Value(Negative(inner))
+
+    def __and__(self, other: Condition | Value) -> Condition:
+        return _condition(self) & other
+
+    def __or__(self, other: Condition | Value) -> Condition:
+        return _condition(self) | other
+
+    def __invert__(self) -> Condition:
+        return ~_condition(self)
+
+    def __bool__(self) -> bool:
+        return bool(_condition(self))
+
+    def __repr__(self) -> str:
+        return f"Value({self.expression})"
+
+    def _compare(self, op: str, other: Operand) -> Condition:
+        return Condition(Compare(op, self.expression, _expression(other)))
+
+
+class Event:
+    """`A a`; `a.x` and `a["start station"]` are its attributes."""
+
+    __slots__ = ("_ref",)
+
+    def __init__(self, ref: EventRef) -> None:
+        self._ref = ref
+
+    def __getattr__(self, name: str) -> Value:
+        if name.startswith("__"):  # Python looks for protocols it may support; none of them is an attribute
+            raise AttributeError(name)
+        return self[name]
+
+    def __getitem__(self, name: str) -> Value:
+        return Value(Attr(self._ref.alias, name))
+
+    def __repr__(self) -> str:
+        return f"Event({self._ref})"
+
+
+Operand: TypeAlias = Value | Constant
+PatternLike: TypeAlias = Event | Pattern
+
+
+# ------------------------------------------------------------------- patterns
+def event(event_type: str, alias: str | None = None) -> Event:
+    """One event of a type; without an alias it is called like its type, as in the text."""
+    return Event(EventRef(event_type, event_type if alias is None else alias))
+
+
+def seq(*children: PatternLike) -> Seq:
+    """SEQ(...): one after the other."""
+    return Seq(_patterns(children))
+
+
+def and_(*children: PatternLike) -> And:
+    """AND(...): all of them, in any order."""
+    return And(_patterns(children))
+
+
+def or_(*children: PatternLike) -> Or:
+    """OR(...): one of them."""
+    return Or(_patterns(children))
+
+
+def kleene(child: Event) -> Kleene:
+    """KL(A a): one or more."""
+    return Kleene(_pattern(child))  # type: ignore[arg-type]  # Kleene itself refuses anything else, with a hint
+
+
+def not_(child: PatternLike) -> Not:
+    """NOT(P) inside `seq`: none in between."""
+    return Not(_pattern(child))
+
+
+def nseq(first: PatternLike, absent: PatternLike, last: PatternLike) -> Seq:
+    """NSEQ(A a, B b, C c): a before c without b in between."""
+    return seq(first, not_(absent), last)
+
+
+# ---------------------------------------------------------- values, conditions
+def constant(value: Constant) -> Value:
+    """A constant on the left of an operator, as in `constant(3) < a.x`, which Python would turn round otherwise."""
+    return Value(_literal(value))
+
+
+def dist_km(lat: Operand, lon: Operand, other_lat: Operand, other_lon: Operand) -> Value:
+    """Great-circle distance in kilometres between two points in degrees."""
+    return _call("dist_km", lat, lon, other_lat, other_lon)
+
+
+def abs_(value: Operand) -> Value:
+    return _call("abs", value)
+
+
+def sqrt(value: Operand) -> Value:
+    return _call("sqrt", value)
+
+
+def min_(*values: Operand) -> Value:
+    return _call("min", *values)
+
+
+def max_(*values: Operand) -> Value:
+    return _call("max", *values)
+
+
+def forall(events: Sequence[Event], condition: Callable[[Event, Event], Condition | Value]) -> Condition:
+    """The condition on every pair of the list, the first argument before the second in it."""
+    pairs = [(one, other) for place, one in enumerate(events) for other in events[place + 1 :]]
+    if not pairs:
+        raise QueryError("forall needs at least two events, as in forall([a, b], lambda i, j: i.x < j.x)")
+    bound = tuple(_condition(condition(one, other)).predicate for one, other in pairs)
+    return Condition(bound[0] if len(bound) == 1 else AllOf(bound))
+
+
+# ---------------------------------------------------------------------- query
+def query(
+    pattern: PatternLike,
+    *,
+    where: Condition | Value | Iterable[Condition | Value] = (),
+    within: str | timedelta | int,
+    name: str = "q",
+    returns: Iterable[Value] = (),
+) -> Query:
+    """The query; `within` is a duration as in the text, a timedelta, or whole microseconds.
+
+    Several conditions in `where` must all hold.
+    """
+    conditions = (where,) if isinstance(where, Condition | Value) else tuple(where)
+    return Query(
+        pattern=_pattern(pattern),
+        where=tuple(_condition(one).predicate for one in conditions),
+        window_us=_window_us(within),
+        name=name,
+        returns=tuple(_returned(value) for value in returns),
+    )
+
+
+def _patterns(children: tuple[PatternLike, ...]) -> tuple[Pattern, ...]:
+    return tuple(_pattern(child) for child in children)
+
+
+def _pattern(child: Any) -> Pattern:
+    if isinstance(child, Event):
+        return child._ref
+    if isinstance(child, EventRef | Seq | And | Or | Kleene | Not):
+        return child
+    raise QueryError(f"expected an event or a pattern, got {child!r}; write it as in seq(event('A', 'a'), ...)")
+
+
+def _condition(given: Any) -> Condition:
+    if isinstance(given, Condition):
+        return given
+    if isinstance(given, Value) and isinstance(given.expression, Attr):  # a truth value on its own
+        return Condition(Compare("=", given.expression, Literal(True)))
+    shown = given.expression if isinstance(given, Value) else repr(given)
+    raise QueryError(f"expected a condition, got {shown}; compare it, as in a.x < 10")
+
+
+def _parts(kind: type[AllOf | AnyOf], given: Condition | Value) -> tuple[Predicate, ...]:
+    """What `given` adds to an AND (OR): `a & b & c` is one AND of three, as in the text."""
+    predicate = _condition(given).predicate
+    return predicate.parts if isinstance(predicate, kind) else (predicate,)
+
+
+def _expression(operand: Any) -> Expr:
+    if isinstance(operand, Value):
+        return operand.expression
+    if isinstance(operand, Condition):
+        raise QueryError(f"expected a number, string or attribute, found the condition '{operand.predicate}'")
+    return _literal(operand)
+
+
+def _literal(value: Any) -> Literal:
+    if isinstance(value, timedelta):
+        return Literal(_microseconds(value))
+    if isinstance(value, float) and not math.isfinite(value):
+        raise QueryError(f"{value} is not a finite number; leave the condition out, or compare with a number")
+    if isinstance(value, int) and not -(2**63) < value < 2**63:
+        raise QueryError(f"the number {value} does not fit into 64 bits; write it as float({value})")
+    if isinstance(value, bool | int | float | str):
+        return Literal(value)
+    raise QueryError(f"{value!r} is no constant of a query; use a number, a string, True, False or a timedelta")
+
+
+def _arithmetic(op: str, left: Operand, right: Operand) -> Value:
+    return Value(Arithmetic(op, _expression(left), _expression(right)))
+
+
+def _call(function: str, *arguments: Operand) -> Value:
+    return Value(Call(function, tuple(_expression(argument) for argument in arguments)))
+
+
+def _returned(value: Any) -> Attr:
+    if isinstance(value, Value) and isinstance(value.expression, Attr):
+        return value.expression
+    raise QueryError(f"returns lists attributes, as in returns=[a.x], got {value!r}")
+
+
+def _window_us(within: Any) -> int:
+    if isinstance(within, timedelta):
+        return _microseconds(within)
+    if isinstance(within, int) and not isinstance(within, bool):
+        return within
+    if not isinstance(within, str):
+        raise QueryError(f"within={within!r}: give a duration such as '10 min', a timedelta, or whole microseconds")
+    written = re.fullmatch(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*([a-z]+)\s*", within, re.ASCII)
+    if written is None or written[2] not in UNITS_US:
+        raise QueryError(f"within={within!r} is no duration; write it as in '10 min', with {' '.join(UNITS_US)}")
+    exact = Fraction(written[1]) * UNITS_US[written[2]]
+    if exact.denominator != 1:
+        raise QueryError(f"within={within!r} is not a whole number of microseconds; use a smaller unit")
+    return int(exact)
+
+
+def _microseconds(duration: timedelta) -> int:
+    return duration // timedelta(microseconds=1)

@@ -1,0 +1,55 @@
+"""Result tables of several OR-free queries -> one table for the workload."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from actors.sink import MatchSink
+from decopa.query.query import Query
+from shuffler.source import TraceSource
+
+
+def result_table(queries: Sequence[Query], sinks: Sequence[MatchSink], source: TraceSource) -> pa.Table:
+    """The matches of every query, in the workload's order; alternatives of OR are united without duplicates."""
+    remaining = iter(sinks)
+    tables = []
+    for query in queries:
+        parts = [next(remaining) for _ in query.branches]
+        tables.append(_united(query, parts))
+    return tables[0] if len(tables) == 1 else pa.concat_tables(tables, promote_options="default").unify_dictionaries()
+
+
+def _united(query: Query, parts: Sequence[MatchSink]) -> pa.Table:
+    tables = [part.table() for part in parts]
+    if len(tables) == 1:
+        return tables[0]
+    alike: dict[tuple[str, ...], list[pa.Table]] = {}
+    for part, table in zip(parts, tables, strict=True):
+        alike.setdefault(tuple(sorted(part.aliases)), []).append(table)
+    # Two alternatives can find the same match only if they bind the same aliases.
+    distinct = [group[0] if len(group) == 1 else _without_repeats(group, list(names)) for names, group in alike.items()]
+    whole = pa.concat_tables(distinct, promote_options="default").unify_dictionaries().combine_chunks()
+    returned = [f"{attr.alias}.{attr.name}" for attr in query.returns]
+    wanted = ["query", "start_ts", "end_ts", *query.positive_aliases, *dict.fromkeys(returned)]
+    return whole.select(wanted).take(pc.sort_indices(whole, sort_keys=_sort_keys(whole, query)))
+
+
+def _sort_keys(table: pa.Table, query: Query) -> list[tuple[str, str]]:
+    plain = [alias for alias in query.positive_aliases if not pa.types.is_nested(table.schema.field(alias).type)]
+    return [(name, "ascending") for name in ("end_ts", "start_ts", *plain)]
+
+
+def _without_repeats(tables: list[pa.Table], aliases: list[str]) -> pa.Table:
+    whole = pa.concat_tables(tables, promote_options="default").unify_dictionaries().combine_chunks()
+    keys = [whole.column(alias).to_pylist() for alias in aliases]
+    seen: set[object] = set()
+    kept = []
+    for row, values in enumerate(zip(*keys, strict=True)):
+        key = tuple(tuple(value) if isinstance(value, list) else value for value in values)
+        if key not in seen:
+            seen.add(key)
+            kept.append(row)
+    return whole.take(pa.array(kept, type=pa.int64()))

@@ -1,0 +1,267 @@
+"""Events in: a trace or a stream, opened, checked, and handed out as batches of numeric columns in time order.
+
+A trace (table or file) gets a first pass over its times, ids and types, which checks everything that can be wrong
+with them; `batches` may be called any number of times. A live stream (an iterable of record batches) passes once and
+is checked as it goes: time must not go back, and ids must be unique within each arriving batch. Whether an id comes
+again in a later batch is not checked, because that takes memory for the whole stream; increasing ids are safe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from decopa.errors import TraceError, did_you_mean
+from decopa.query.schema import Column, Kind, Schema
+from shuffler.checks import IdOrder, Survey, TimeOrder, TraceColumns, check_unique, survey
+from shuffler.columns import (
+    Ints,
+    Place,
+    TypeCodes,
+    TypeIndices,
+    Values,
+    attribute_values,
+    identities,
+    kind_of,
+    timestamps_us,
+    type_labels,
+)
+from shuffler.readers import Reader, StreamReader, TableReader, open_file
+from shuffler.strings import StringPool
+
+__all__ = ["EventBatch", "TraceColumns", "TraceSource", "open_trace"]
+
+#: What `open_trace` takes; a list of record batches and anything that exports an Arrow stream (a data frame of pandas
+#: or polars) counts as a table.
+Events: TypeAlias = pa.Table | pa.RecordBatch | str | Path | Iterable[pa.RecordBatch]
+
+#: Rows that are converted together; batches are slices of them.
+BLOCK_ROWS = 65_536
+DEFAULT_COLUMNS = TraceColumns()
+
+
+@dataclass(frozen=True, slots=True)
+class EventBatch:
+    """Events in time order; arrays are read-only and of equal length.
+
+    `ids` is the identity of each event, unique in the stream: its id if that is an integer, else its ordinal.
+    `type_names[code]` is the type behind a type code. `columns` holds the attributes asked for, by name.
+    """
+
+    ts: Ints
+    ids: Ints
+    type_codes: TypeIndices
+    type_names: tuple[str, ...]
+    first_ordinal: int
+    columns: Mapping[str, Values]
+
+    def __len__(self) -> int:
+        return len(self.ts)
+
+    def slice(self, start: int, stop: int) -> EventBatch:
+        return EventBatch(
+            self.ts[start:stop],
+            self.ids[start:stop],
+            self.type_codes[start:stop],
+            self.type_names,
+            self.first_ordinal + start,
+            {name: values[start:stop] for name, values in self.columns.items()},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Rows as they were read, and where."""
+
+    rows: pa.RecordBatch
+    place: Place
+
+
+_Blocks = Callable[[list[str], int], Iterator[_Block]]
+
+
+class TraceSource:
+    """A trace or stream that was opened; made by `open_trace`.
+
+    `id_type` and `ts_type` are those of the user's columns, so that results can have the same. `notices` are lines
+    that the user should see. `unusable` says why a column of the trace is no attribute. `row_count` and
+    `schema.event_types` are None for a live stream.
+    """
+
+    def __init__(
+        self, reader: Reader, columns: TraceColumns, found: Survey | None, *, assume_sorted: bool, nan_as_null: bool
+    ) -> None:
+        self.strings = StringPool()
+        self.notices: list[str] = []
+        self.id_type: pa.DataType = reader.schema.field(columns.id).type
+        self.ts_type: pa.DataType = reader.schema.field(columns.ts).type
+        self.row_count = None if found is None else found.row_count
+        self._reader, self._columns, self._nan_as_null = reader, columns, nan_as_null
+        self._types = TypeCodes()
+        self._blocks: _Blocks = self._arriving_blocks if found is None else self._stored_blocks
+        if found is not None and found.disorder is not None:
+            if assume_sorted:
+                raise TraceError(f"{found.disorder}; sort the trace, or leave out --assume-sorted (assume_sorted)")
+            self._blocks = self._sorted_blocks
+            self.notices.append(f"timestamps were not in order: sorted {found.row_count:,} events")
+        #: attribute name -> the user's column that holds it
+        self._column_of = {name: name for name in reader.schema.names} | {"id": columns.id, "ts": columns.ts}
+        for name in ("id", "ts"):
+            if name in reader.schema.names and self._column_of[name] != name:
+                self.notices.append(f"'{name}' means column '{self._column_of[name]}'; column '{name}' is not used")
+        self.schema = self._make_schema(None if found is None else found.event_types)
+        self.unusable = dict(reader.unreadable) | {
+            name: f"holds {reader.schema.field(name).type}, which a query cannot use"
+            for name in reader.schema.names
+            if name not in self.schema.attributes
+        }
+
+    def require(self, attributes: Iterable[str]) -> None:
+        """Refuses the first attribute that the trace does not have, or that queries cannot use."""
+        for name in attributes:
+            if name in self.unusable:
+                raise TraceError(f"{self._reader.name}: column '{name}': {self.unusable[name]}")
+            if name not in self.schema.attributes:
+                raise TraceError(
+                    f"{self._reader.name} has no column '{name}'{did_you_mean(name, self.schema.attributes)}"
+                )
+
+    def batches(self, attributes: Collection[str], batch_size: int) -> Iterator[EventBatch]:
+        """All events in time order, in batches of at most `batch_size`, with these attributes."""
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be positive, got {batch_size}")
+        self.require(attributes)
+        fixed = (self._columns.ts, self._columns.id, self._columns.type)
+        wanted = list(dict.fromkeys((*fixed, *(self._column_of[name] for name in attributes))))
+        first_ordinal = 0
+        for block in self._blocks(wanted, max(batch_size, BLOCK_ROWS)):
+            if not block.rows.num_rows:
+                continue
+            converted = self._convert(block, attributes, first_ordinal)
+            for start in range(0, len(converted), batch_size):
+                yield converted.slice(start, min(start + batch_size, len(converted)))
+            first_ordinal += len(converted)
+
+    def _convert(self, block: _Block, attributes: Collection[str], first_ordinal: int) -> EventBatch:
+        rows, place, names = block.rows, block.place, self._columns
+        ts = timestamps_us(rows.column(names.ts), names.ts, place)
+        ids = identities(rows.column(names.id), names.id, place)
+        if not isinstance(ids, np.ndarray):
+            ids = np.arange(first_ordinal, first_ordinal + len(ts), dtype=np.int64)
+        codes = self._types.encode(type_labels(rows.column(names.type), names.type, place))
+        columns: dict[str, Values] = {}
+        for name in attributes:
+            column = self._column_of[name]
+            if column == names.ts:
+                columns[name] = ts
+                continue
+            values, now_us = rows.column(column), int(ts[-1])
+            columns[name] = attribute_values(
+                values, column, place, pool=self.strings, now_us=now_us, nan_as_null=self._nan_as_null
+            )
+        # Arrow's own arrays are read-only; make all so, to have one array type for compiled code.
+        for array in (ts, ids, codes, *columns.values()):
+            array.flags.writeable = False
+        return EventBatch(ts, ids, codes, self._types.names, first_ordinal, columns)
+
+    def _make_schema(self, event_types: frozenset[str] | None) -> Schema:
+        attributes: dict[str, Column] = {}
+        for name, column in self._column_of.items():
+            kind = kind_of(self._reader.schema.field(column).type)
+            if column == self._columns.ts:
+                attributes[name] = Column(Kind.INT)
+            elif kind is not None:
+                required = column in (self._columns.id, self._columns.type)
+                may_miss = column in self._reader.nullable or (kind is Kind.FLOAT and self._nan_as_null)
+                attributes[name] = Column(kind, nullable=may_miss and not required)
+        return Schema(attributes, event_types)
+
+    # ------------------------------------------------------------- ways to read
+
+    def _stored_blocks(self, wanted: list[str], rows: int) -> Iterator[_Block]:
+        first = 0
+        for batch in self._reader.read(wanted, rows):
+            yield _Block(batch, Place(self._reader.name, first))
+            first += batch.num_rows
+
+    def _sorted_blocks(self, wanted: list[str], rows: int) -> Iterator[_Block]:
+        """The columns asked for in memory, in stable time order."""
+        batches = list(self._reader.read(wanted, rows))
+        table = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks()
+        parts = [timestamps_us(chunk, self._columns.ts, Place(self._reader.name)) for chunk in table.column(0).chunks]
+        order: Ints = np.argsort(np.concatenate(parts), kind="stable")
+        for start in range(0, len(order), rows):
+            some = order[start : start + rows]
+            for batch in table.take(pa.array(some)).combine_chunks().to_batches():
+                yield _Block(batch, Place(self._reader.name, start, some))
+
+    def _arriving_blocks(self, wanted: list[str], rows: int) -> Iterator[_Block]:
+        """Blocks of a live stream, checked one by one."""
+        names, order, ids = self._columns, TimeOrder(self._columns.ts), IdOrder()
+        for block in self._stored_blocks(wanted, rows):
+            times, place = block.rows.column(names.ts), block.place
+            disorder = order.see(timestamps_us(times, names.ts, place), times, place)
+            if disorder is not None:
+                raise TraceError(f"{disorder}; a live stream must come in time order")
+            ids.see(identities(block.rows.column(names.id), names.id, place))
+            if not ids.increasing:
+                check_unique(pa.chunked_array([block.rows.column(names.id)]), names.id, place)
+            yield block
+
+
+def open_trace(
+    events: Events,
+    *,
+    columns: TraceColumns = DEFAULT_COLUMNS,
+    assume_sorted: bool = False,
+    nan_as_null: bool = False,
+) -> TraceSource:
+    """Opens a table, a file (Parquet, CSV, JSON lines), a directory of Parquet files, or a live stream.
+
+    Events out of order are sorted, with a notice, or refused with `assume_sorted`. NaN in an attribute that is asked
+    for is refused, or a missing value with `nan_as_null`.
+    """
+    reader = _reader_of(events, columns)
+    _check_columns(reader, columns)
+    found = None
+    if not isinstance(reader, StreamReader):
+        found = survey(reader, columns)
+        if not found.row_count and isinstance(events, str | Path):
+            raise TraceError(f"{reader.name} has no events; check that it is the right file")
+    return TraceSource(reader, columns, found, assume_sorted=assume_sorted, nan_as_null=nan_as_null)
+
+
+def _reader_of(events: Events, columns: TraceColumns) -> Reader:
+    if isinstance(events, str | Path):
+        return open_file(Path(events), ts=columns.ts, categorical=columns.type)
+    if isinstance(events, pa.RecordBatch):
+        return TableReader(pa.Table.from_batches([events]))
+    if isinstance(events, list | tuple) and events and all(isinstance(batch, pa.RecordBatch) for batch in events):
+        return TableReader(pa.Table.from_batches(events))
+    if hasattr(events, "__arrow_c_stream__") and not isinstance(events, pa.RecordBatchReader):
+        return TableReader(pa.table(events))
+    if isinstance(events, Iterable):
+        return StreamReader(events)
+    raise TraceError(f"cannot read events from {type(events).__name__}; pass a pyarrow.Table, a path or RecordBatches")
+
+
+def _check_columns(reader: Reader, columns: TraceColumns) -> None:
+    """The three columns that every trace has are there, and no name stands for two."""
+    names = reader.schema.names
+    for role, name in (("id", columns.id), ("ts", columns.ts), ("type", columns.type)):
+        if name in reader.unreadable:
+            raise TraceError(f"{reader.name}: column '{name}': {reader.unreadable[name]}")
+        if name not in names:
+            listed = ", ".join(names) if names else "none"
+            raise TraceError(
+                f"{reader.name} has no column '{name}'; its columns are {listed}; name the right one with "
+                f"--{role} (TraceColumns({role}=...))"
+            )
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise TraceError(f"{reader.name}: two columns are called '{twice}'; rename one")

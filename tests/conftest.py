@@ -1,0 +1,30 @@
+"""Settings of the whole suite.
+
+`pyproject.toml` is expected to say: import mode `importlib`, `pythonpath = ["."]`, warnings are errors, strict markers
+`ray`, `spark`, `slow`.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.support.shared import SHARED
+
+# Random plans over random queries are slow to draw, and a first call may compile a kernel: time is no verdict here.
+settings.register_profile(
+    "default", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+settings.register_profile("thorough", settings.get_profile("default"), max_examples=2_000)
+settings.load_profile(os.environ.get("DECOPA_HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder with traces and worked examples beside the repository."""
+    if not SHARED.is_dir():
+        pytest.skip(f"no {SHARED}: traces and worked examples are not here")
+    return SHARED

@@ -1,0 +1,366 @@
+"""The command line, run on real files: what it prints, what it writes, and with which status it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+import decopa.api
+from decopa import arguments
+from decopa.cli import Progress, main
+
+QUERY = "PATTERN SEQ(A a, B b) WHERE a.x < b.x WITHIN 10 us"
+EVENTS = pa.table(
+    {
+        "id": [1, 2, 3, 4],
+        "ts": [0, 4, 8, 30],
+        "type": ["A", "A", "B", "B"],
+        "x": [0.1, 0.2, 0.3, 0.4],
+        "s": list("uvuv"),
+    }
+)
+MATCHES = [{"a": 1, "b": 3}, {"a": 2, "b": 3}]
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """A small trace in a directory of its own, so that tests see what else is written."""
+    path = tmp_path / "in" / "trace.parquet"
+    path.parent.mkdir()
+    pq.write_table(EVENTS, path)
+    return path
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    path = tmp_path / "out"
+    path.mkdir()
+    return path
+
+
+def fails(capsys: pytest.CaptureFixture[str], *args: str | Path) -> str:
+    """The one line with which the command ends; its status is 2 and it prints nothing else."""
+    status = main([str(arg) for arg in args])
+    captured = capsys.readouterr()
+    assert status == 2
+    assert captured.out == ""
+    assert captured.err.startswith("decopa: error: ")
+    assert captured.err.count("\n") == 1
+    return captured.err.removeprefix("decopa: error: ").rstrip("\n")
+
+
+def in_new_process(*args: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    return subprocess.run([sys.executable, *args], env=environment, capture_output=True, text=True, check=False)
+
+
+# ------------------------------------------------------------------ run
+
+
+def test_matches_are_shown_on_stdout_and_the_summary_on_stderr(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", QUERY, "--trace", str(trace)]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == (
+        "query  start_ts  end_ts  a  b\n"
+        "q             0       8  1  3\n"
+        "q             4       8  2  3\n"
+    )  # fmt: skip
+    summary = dict(line.split(maxsplit=1) for line in captured.err.splitlines())
+    assert summary["query"] == "q: SEQ(A a, B b)"
+    assert summary["events"] == "4"
+    assert summary["matches"] == "2"
+    assert "events/s" in summary["time"]
+    assert int(summary["comparisons"]) >= 2
+
+
+def test_a_quiet_run_prints_matches_alone(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", QUERY, "--trace", str(trace), "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_no_matches_print_nothing_on_stdout(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", QUERY.replace("10 us", "1 us"), "--trace", str(trace)]) == 0
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
+def test_matches_are_written_in_the_format_of_the_suffix(trace: Path, out: Path, suffix: str) -> None:
+    path = out / f"matches.{suffix}"
+    assert main(["run", QUERY, "--trace", str(trace), "--out", str(path)]) == 0
+    if suffix == "jsonl":
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+    else:
+        rows = (pq.read_table(path) if suffix == "parquet" else pyarrow.csv.read_csv(path)).to_pylist()
+    assert [{"a": row["a"], "b": row["b"]} for row in rows] == MATCHES
+    assert list(out.iterdir()) == [path]
+
+
+def test_the_query_may_be_a_file_of_several(trace: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (out / "queries.txt").write_text(f"QUERY one {QUERY}\nQUERY two {QUERY}")
+    assert main(["run", str(out / "queries.txt"), "--trace", str(trace)]) == 0
+    captured = capsys.readouterr()
+    assert [line.split()[0] for line in captured.out.splitlines()] == ["query", "one", "one", "two", "two"]
+    assert captured.err.count("query  ") == 2
+
+
+def test_columns_can_be_named(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pq.write_table(EVENTS.rename_columns(["event", "when", "kind", "x", "s"]), trace)
+    assert main(["run", QUERY, "--trace", str(trace), "--id", "event", "--ts", "when", "--type", "kind"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
+
+
+def test_long_results_are_cut_with_a_hint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pq.write_table(
+        pa.table({"id": range(20), "ts": range(20), "type": ["A"] * 19 + ["B"], "x": [0.0] * 19 + [1.0]}),
+        tmp_path / "t.parquet",
+    )
+    assert main(["run", QUERY.replace("10 us", "1 s"), "--trace", str(tmp_path / "t.parquet")]) == 0
+    captured = capsys.readouterr()
+    assert len(captured.out.splitlines()) == 11
+    assert "19; 10 shown, write all with --out FILE" in captured.err
+
+
+def test_unsorted_events_are_sorted_with_a_note(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pq.write_table(EVENTS.take([2, 0, 1, 3]), trace)
+    assert main(["run", QUERY, "--trace", str(trace)]) == 0
+    captured = capsys.readouterr()
+    assert len(captured.out.splitlines()) == 3
+    assert "timestamps were not in order: sorted 4 events" in captured.err
+
+
+def test_a_plan_file_is_run(trace: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", QUERY, "--out", str(out / "plan.json")]) == 0
+    assert main(["run", QUERY, "--trace", str(trace), "--plan", str(out / "plan.json")]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
+
+
+def test_progress_rewrites_one_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
+    times = iter([0.0, 0.1, 2.0, 2.1])
+    progress = Progress(clock=lambda: next(times))
+    for events in (10, 4_000, 5_000):
+        progress(events, 7)
+    progress.clear()
+    assert capsys.readouterr().err == "\r\x1b[K4,000 events, 2,000 events/s, 7 matches\r\x1b[K"
+
+
+# ------------------------------------------------------------------ plan, explain, trace, help
+
+
+def test_a_plan_is_printed_and_explained_as_a_tree(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", QUERY]) == 0
+    text = capsys.readouterr().out
+    assert json.loads(text)["format"] == "decopa-plan"
+    (out / "plan.json").write_text(text)
+    assert main(["explain", str(out / "plan.json")]) == 0
+    assert capsys.readouterr().out == (
+        "QUERY q\n"
+        "PATTERN SEQ(A a, B b)\n"
+        "WHERE a.x < b.x\n"
+        "WITHIN 10 us\n"
+        "  o3 SEQ(A,B)  join, 1 unit, broadcast\n"
+        "    o1 A  leaf, 1 unit, broadcast\n"
+        "    o2 B  leaf, 1 unit, broadcast\n"
+    )
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_a_synthetic_trace_can_be_searched(out: Path, capsys: pytest.CaptureFixture[str], suffix: str) -> None:
+    path = out / f"trace.{suffix}"
+    options = ["--types", "3", "--selectivity", "A,B=0.05", "--window", "50 ms", "--seed", "7"]
+    assert main(["trace", "synthetic", "--events", "2e3", "--out", str(path), *options]) == 0
+    told = dict(line.split(maxsplit=1) for line in capsys.readouterr().err.splitlines())
+    assert told["events"] == "2,000 of 3 types over about 2 s"
+    assert told["per"].startswith("window   A 29.36, B 12.78, C 7.8")
+    assert told["selectivity"].startswith("0.05 for A a, B b: min(abs(a.a_b - b.a_b), 1 - abs(a.a_b - b.a_b)) < 0.025")
+    query = told["query"].removeprefix("to try ")
+    assert main(["run", query, "--trace", str(path)]) == 0
+    assert capsys.readouterr().out.startswith("query  start_ts  end_ts")
+
+
+def test_the_same_seed_writes_the_same_file(out: Path) -> None:
+    for name in ("one", "two"):
+        assert main(["trace", "synthetic", "--events", "100", "--out", str(out / f"{name}.csv"), "--quiet"]) == 0
+    assert (out / "one.csv").read_text() == (out / "two.csv").read_text()
+
+
+@pytest.mark.parametrize("command", [[], ["run"], ["plan"], ["explain"], ["trace"], ["trace", "synthetic"]])
+def test_every_command_has_help(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([*command, "--help"])
+    assert caught.value.code == 0
+    assert capsys.readouterr().out.startswith(" ".join(["usage: decopa", *command]))
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = "import sys; from decopa.cli import make_parser; make_parser(); print(*sys.modules)"
+    loaded = in_new_process("-c", code).stdout.split()
+    assert "decopa.cli" in loaded
+    assert not {"numba", "numpy", "pyarrow", "lark"} & set(loaded)
+
+
+def test_the_choices_of_the_command_line_are_those_of_the_library() -> None:
+    assert arguments.STRATEGIES == decopa.api.STRATEGIES
+    assert arguments.RUNTIMES == decopa.api.RUNTIMES
+
+
+# ------------------------------------------------------------------ bad input: status 2, one line, nothing written
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("PATTERN SEQ(A a, B b) WHERE a.y < b.x WITHIN 1 s", "unknown attribute 'y'"),
+        ("PATTERN SEQ(A a, B b) WHERE c.x < b.x WITHIN 1 s", "unknown alias 'c'"),
+        ("PATTERN SEQ(A a, C c) WITHIN 1 s", "no event of type 'C'"),
+        ("PATTERN SEQ(A a, B b) WHERE a.s < b.x WITHIN 1 s", "compares a string with a number"),
+        ("PATTERN SEQ(A a, B a) WITHIN 1 s", "alias 'a' is used twice"),
+        ("PATTERN SEQ(A a, B b) WITHIN 0 s", "the window must be positive"),
+        ("PATTERN " + "(" * 10_000, "nested more than"),
+        ("PATTERN SEQ(A a,", "line 1"),
+        ("query.txt", "no query file 'query.txt'"),
+    ],
+)
+def test_a_wrong_query_is_refused(
+    trace: Path, out: Path, capsys: pytest.CaptureFixture[str], query: str, message: str
+) -> None:
+    assert message in fails(capsys, "run", query, "--trace", trace, "--out", out / "m.csv")
+    assert list(out.iterdir()) == []
+
+
+def test_an_error_in_a_query_file_names_the_file(trace: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (out / "q.txt").write_text("PATTERN SEQ(A a, )")
+    assert fails(capsys, "run", out / "q.txt", "--trace", trace).startswith(f"{out / 'q.txt'}: line 1, column 18: ")
+    (out / "q.txt").write_bytes(b"PATTERN \xff")
+    assert "is not UTF-8 text" in fails(capsys, "run", out / "q.txt", "--trace", trace)
+
+
+def test_a_wrong_trace_is_refused(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "no trace" in fails(capsys, "run", QUERY, "--trace", out / "t.parquet", "--out", out / "m.csv")
+    (out / "t.parquet").write_bytes(b"PAR1 cut off")
+    assert "cannot be read as Parquet" in fails(
+        capsys, "run", QUERY, "--trace", out / "t.parquet", "--out", out / "m.csv"
+    )
+    assert list(out.iterdir()) == [out / "t.parquet"]
+
+
+@pytest.mark.parametrize(
+    ("events", "options", "message"),
+    [
+        (EVENTS.slice(0, 0), [], "has no events"),
+        (EVENTS.drop_columns(["ts"]), [], "has no column 'ts'"),
+        (EVENTS.set_column(0, "id", pa.array([1, 2, 1, 3])), [], "id 1 was used in row 1 already"),
+        (EVENTS.set_column(1, "ts", pa.array([0, 2**63 - 1, 3, 4])), [], "out of range for microseconds"),
+        (EVENTS.set_column(3, "x", pa.array([0.1, float("nan"), 0.2, 0.3])), [], "pass nan_as_null (--nan-as-null)"),
+        (EVENTS.take([2, 0, 1, 3]), ["--assume-sorted"], "row 2: 0 is earlier than the row before"),
+        (EVENTS, ["--id", "nr"], "no column 'nr'"),
+        (EVENTS, ["--max-matches", "1"], "found more than 1 matches"),
+        (EVENTS, ["--plan", "/nowhere/plan.json"], "cannot read '/nowhere/plan.json': No such file or directory"),
+        (EVENTS, ["--units", "0"], "argument --units: '0' is not a whole number of 1 or more"),
+        (EVENTS, ["--strategy", "magic"], "invalid choice: 'magic'"),
+        (EVENTS, ["--batch", "5"], "unrecognized arguments: --batch 5"),
+    ],
+)
+def test_bad_events_limits_and_options_leave_nothing_behind(
+    trace: Path, out: Path, capsys: pytest.CaptureFixture[str], events: pa.Table, options: list[str], message: str
+) -> None:
+    pq.write_table(events, trace)
+    assert message in fails(capsys, "run", QUERY, "--trace", trace, "--out", out / "m.csv", *options)
+    assert list(out.iterdir()) == []
+
+
+@pytest.mark.parametrize(("name", "message"), [("m.xls", "must end in one of"), ("no/m.csv", "there is no directory")])
+def test_an_output_that_cannot_be_written_is_refused_before_the_trace_is_read(
+    out: Path, capsys: pytest.CaptureFixture[str], name: str, message: str
+) -> None:
+    assert message in fails(capsys, "run", QUERY, "--trace", "/nowhere/trace.parquet", "--out", out / name)
+
+
+def test_an_existing_output_is_kept_unless_told_otherwise(
+    trace: Path, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (out / "m.csv").write_text("precious")
+    assert "pass --overwrite" in fails(capsys, "run", QUERY, "--trace", trace, "--out", out / "m.csv")
+    assert (out / "m.csv").read_text() == "precious"
+    assert main(["run", QUERY, "--trace", str(trace), "--out", str(out / "m.csv"), "--overwrite"]) == 0
+    assert (out / "m.csv").read_text().startswith('"query"')
+
+
+def test_a_plan_for_another_query_is_refused(trace: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", QUERY, "--out", str(out / "plan.json")]) == 0
+    other = QUERY.replace("10 us", "20 us")
+    assert "another query" in fails(capsys, "run", other, "--trace", trace, "--plan", out / "plan.json")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"format": "decopa-plan", "version": 99}'])
+def test_a_file_that_is_no_plan_is_refused(out: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
+    (out / "plan.json").write_text(text)
+    assert "plan" in fails(capsys, "explain", out / "plan.json")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--selectivity", "A,B"], "'A,B' is not like A,B=0.05"),
+        (["--selectivity", "A,B=2"], "must be above 0 and at most 1"),
+        (["--selectivity", "A,Q=0.5"], "no event type 'Q'"),
+        (["--rate", "-1"], "the rate must be a positive number"),
+        (["--window", "soon"], "expected"),
+        (["--events", "1.5"], "'1.5' is not a whole number"),
+    ],
+)
+def test_an_impossible_synthetic_trace_is_refused(
+    out: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
+) -> None:
+    arguments = ["trace", "synthetic", "--events", "10", "--out", out / "t.csv", *options]
+    assert message in fails(capsys, *arguments)
+    assert list(out.iterdir()) == []
+
+
+def test_no_command_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "required: COMMAND" in fails(capsys)
+
+
+# ------------------------------------------------------------------ endings
+
+
+def test_an_interrupt_ends_with_130_and_leaves_nothing_behind(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    previous = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        assert main(["trace", "synthetic", "--events", "1e9", "--out", str(out / "t.parquet")]) == 130
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+    assert capsys.readouterr().err == "decopa: interrupted\n"
+    assert list(out.iterdir()) == []
+
+
+def test_a_reader_that_goes_away_is_no_crash(out: Path) -> None:
+    query = "PATTERN AND(" + ", ".join(f"A a{number}" for number in range(30)) + ") WITHIN 1 s"
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    with subprocess.Popen(
+        [sys.executable, "-m", "decopa", "plan", query],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=write_end,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        os.close(write_end)
+        _, errors = process.communicate()
+    assert process.returncode == 141
+    assert errors == ""
+
+
+def test_the_package_runs_as_a_module() -> None:
+    assert in_new_process("-m", "decopa", "--version").stdout == f"decopa {decopa.__version__}\n"

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import pytest
+
+from decopa.errors import QueryError
+from decopa.query.pattern import And, EventRef, Kleene, Not, Or, Seq, leaves, type_form
+
+A, B, C = (EventRef(name, name.lower()) for name in "ABC")
+
+
+def test_patterns_are_values() -> None:
+    assert Seq((A, And((B, C)))) == Seq((A, And((B, C))))
+    assert hash(Kleene(A)) == hash(Kleene(EventRef("A", "a")))
+
+
+def test_a_pattern_prints_as_query_text() -> None:
+    pattern = Seq((A, Kleene(B), Not(Or((C, EventRef("my type", "other"))))))
+    assert str(pattern) == 'SEQ(A a, KL(B b), NOT(OR(C c, "my type" other)))'
+
+
+def test_a_type_that_is_a_keyword_prints_in_quotes() -> None:
+    assert str(EventRef("SEQ", "s")) == '"SEQ" s'
+
+
+def test_leaves_come_from_left_to_right_with_negated_and_kleene_ones() -> None:
+    assert list(leaves(Seq((Not(A), And((Kleene(C), B)))))) == [A, C, B]
+
+
+def test_the_type_form_leaves_out_aliases() -> None:
+    assert type_form(Seq((A, Not(B), And((Kleene(C), A))))) == "SEQ(A,NOT(B),AND(KL(C),A))"
+
+
+@pytest.mark.parametrize("operator", [Seq, And, Or])
+def test_an_operator_without_children_is_refused(operator: type[Seq] | type[And] | type[Or]) -> None:
+    with pytest.raises(QueryError, match="at least one child"):
+        operator(())
+
+
+@pytest.mark.parametrize(("event_type", "alias"), [("", "a"), ("A", "")])
+def test_an_event_without_type_or_alias_is_refused(event_type: str, alias: str) -> None:
+    with pytest.raises(QueryError, match="type and an alias"):
+        EventRef(event_type, alias)
+
+
+def test_an_alias_with_blanks_is_refused() -> None:
+    with pytest.raises(QueryError, match="'my a' is no alias"):
+        EventRef("A", "my a")
+
+
+def test_kleene_over_a_composite_is_refused() -> None:
+    with pytest.raises(QueryError, match="KL takes one event type"):
+        Kleene(Seq((A, B)))  # type: ignore[arg-type]
+
+
+def test_not_directly_inside_not_is_refused() -> None:
+    with pytest.raises(QueryError, match="NOT directly inside NOT"):
+        Not(Not(A))
+
+
+@pytest.mark.parametrize("operator", [And, Or])
+def test_not_outside_seq_is_refused(operator: type[And] | type[Or]) -> None:
+    with pytest.raises(QueryError, match="put NOT inside SEQ"):
+        operator((A, Not(B)))
+
+
+def test_a_sequence_of_negations_only_is_refused() -> None:
+    with pytest.raises(QueryError, match="no positive event"):
+        Seq((Not(A), Not(B)))

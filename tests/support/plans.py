@@ -1,0 +1,187 @@
+"""Random plans that are valid by construction: bushy, with shared positions, early or late groups and negations."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+from hypothesis import strategies as st
+
+from decopa.errors import PlanError
+from decopa.planning.plan import Plan, PlanOperator, QueryPlan, Rule
+from decopa.planning.subquery import SubQuery, negated_part, whole
+from decopa.query.analysis import Negation
+from decopa.query.query import Query
+
+MAX_UNITS = 4
+
+Split = tuple[SubQuery, ...]
+
+
+@st.composite
+def plans(draw: st.DrawFn, query: Query) -> Plan:
+    """A random plan for each OR-free branch of the query."""
+    return Plan(tuple(random_plan(draw, branch) for branch in query.branches))
+
+
+def random_plan(draw: st.DrawFn, query: Query) -> QueryPlan:
+    """A structurally valid plan of an OR-free query, drawn from the root downwards."""
+    builder = _Builder(draw, query)
+    builder.operator_for(whole(query))
+    plan = QueryPlan(query, tuple(builder.operators))
+    return _with_units(draw, _with_partitions(draw, plan))
+
+
+class _Builder:
+    def __init__(self, draw: st.DrawFn, query: Query) -> None:
+        self.draw, self.query = draw, query
+        self.operators: list[PlanOperator] = []
+        self.name_of: dict[SubQuery, str] = {}
+
+    def operator_for(self, target: SubQuery) -> str:
+        """The name of the one operator that matches `target`; sub-queries met again are shared (Def. 5.1)."""
+        if target not in self.name_of:
+            ways = [splits for splits in self.splits_by_kind(target) if splits]
+            inputs = self.draw(st.sampled_from(self.draw(st.sampled_from(ways))))
+            names = tuple(self.operator_for(part) for part in inputs)
+            self.name_of[target] = f"o{len(self.operators) + 1}"
+            self.operators.append(PlanOperator(self.name_of[target], target, names))
+        return self.name_of[target]
+
+    def splits_by_kind(self, target: SubQuery) -> tuple[list[Split], ...]:
+        """Every way to make `target` out of smaller sub-queries, those of one kind together."""
+        if len(target.aliases) == 1 and not target.closed:
+            return ([()],)
+        return self.group_splits(target), self.negation_splits(target), self.join_splits(target)
+
+    def group_splits(self, target: SubQuery) -> list[Split]:
+        """Unary and binary Kleene splits (4.1) of a group that no negation in `target` has asked for."""
+        asked = frozenset().union(*(self.query.context_of(negation) for negation in target.negations(self.query)))
+        splits: list[Split] = []
+        for alias in sorted((target.closed & target.positive(self.query)) - asked):
+            splits.append((SubQuery(target.aliases, target.closed - {alias}),))
+            if len(target.positive(self.query)) > 1:
+                rest = SubQuery(target.aliases - {alias}, target.closed - {alias})
+                splits.append((rest, SubQuery(frozenset({alias}))))
+        return splits
+
+    def negation_splits(self, target: SubQuery) -> list[Split]:
+        splits: list[Split] = []
+        for negation in target.negations(self.query):
+            rest = SubQuery(target.aliases - negation.aliases, target.closed - negation.aliases)
+            splits.append((rest, negated_part(self.query, negation)))
+        return splits
+
+    def join_splits(self, target: SubQuery) -> list[Split]:
+        """Two sub-queries that together have every position, some of them perhaps twice."""
+        positions = sorted(target.positive(self.query))
+        splits: list[Split] = []
+        for sides in itertools.product(("left", "right", "both"), repeat=len(positions)):
+            left, right = (
+                frozenset(alias for alias, side in zip(positions, sides, strict=True) if side in (here, "both"))
+                for here in ("left", "right")
+            )
+            if left and right:
+                splits += self.joins_of(target, left, right)
+        return splits
+
+    def joins_of(self, target: SubQuery, left: frozenset[str], right: frozenset[str]) -> list[Split]:
+        """Every way to decide the negations on the left, the right or both; none if one of them needs more."""
+        places = [
+            [chosen for chosen in ((left,), (right,), (left, right)) if all(self.decides(side, one) for side in chosen)]
+            for one in target.negations(self.query)
+        ]
+        splits: list[Split] = []
+        for choice in itertools.product(*places):
+            negated = [
+                frozenset().union(
+                    *(
+                        negation.aliases
+                        for negation, chosen in zip(target.negations(self.query), choice, strict=True)
+                        if side in chosen
+                    )
+                )
+                for side in (left, right)
+            ]
+            sides = [side | below for side, below in zip((left, right), negated, strict=True)]
+            inputs = tuple(SubQuery(aliases, target.closed & aliases) for aliases in sides)
+            if target not in inputs and inputs[0] != inputs[1]:
+                splits.append(inputs)
+        return splits
+
+    def decides(self, positions: frozenset[str], negation: Negation) -> bool:
+        return self.query.context_of(negation) <= positions
+
+
+def _with_partitions(draw: st.DrawFn, plan: QueryPlan) -> QueryPlan:
+    """Flags set at random, in random order, as long as the plan stays valid."""
+    partitioned: set[str] = set()
+    for operator in draw(st.permutations(plan.operators)):
+        allowed = all(
+            _may_be_dealt_out(plan, operator, successor) and not partitioned & set(successor.inputs)
+            for successor in plan.successors(operator)
+        )
+        if allowed and draw(st.booleans()):
+            partitioned.add(operator.name)
+    flagged = tuple(replace(operator, partitioned=operator.name in partitioned) for operator in plan.operators)
+    return replace(plan, operators=flagged)
+
+
+def _may_be_dealt_out(plan: QueryPlan, operator: PlanOperator, successor: PlanOperator) -> bool:
+    """Not the events of a binary Kleene split nor the negated input: every unit needs all of them."""
+    match plan.rule(successor):
+        case Rule.KLEENE_BINARY:
+            formed = successor.sub_query.closed - operator.sub_query.closed
+            return not operator.sub_query.aliases <= formed
+        case Rule.NEGATION:
+            return operator.sub_query.scope(plan.query) == successor.sub_query.scope(plan.query)
+        case _:
+            return True
+
+
+def _with_units(draw: st.DrawFn, plan: QueryPlan) -> QueryPlan:
+    counts = st.integers(1, MAX_UNITS)
+    return replace(plan, operators=tuple(replace(operator, units=draw(counts)) for operator in plan.operators))
+
+
+@st.composite
+def damaged_plans(draw: st.DrawFn, query: Query) -> Plan:
+    """Plans that look right at first sight; most of them break a rule."""
+    parts = []
+    for branch in query.branches:
+        plan = random_plan(draw, branch)
+        for _ in range(draw(st.integers(1, 2))):
+            plan = _damaged(draw, plan)
+        parts.append(plan)
+    return Plan(tuple(parts))
+
+
+def _damaged(draw: st.DrawFn, plan: QueryPlan) -> QueryPlan:
+    operator = draw(st.sampled_from(plan.operators))
+    aliases, closed = operator.sub_query.aliases, operator.sub_query.closed
+    names = st.sampled_from([other.name for other in plan.operators])
+    match draw(st.sampled_from(("partitioned", "inputs", "swap", "aliases", "closed", "drop"))):
+        case "partitioned":
+            changed = replace(operator, partitioned=not operator.partitioned)
+        case "inputs":
+            changed = replace(operator, inputs=tuple(draw(st.lists(names, max_size=3))))
+        case "swap":
+            changed = replace(operator, inputs=operator.inputs[::-1])
+        case "aliases":
+            toggled = aliases ^ {draw(st.sampled_from(plan.query.aliases))}
+            changed = replace(operator, sub_query=SubQuery(toggled or aliases, closed & (toggled or aliases)))
+        case "closed":
+            toggled = closed ^ {draw(st.sampled_from(sorted(aliases)))}
+            changed = replace(operator, sub_query=SubQuery(aliases, toggled))
+        case _ if len(plan.operators) > 1:
+            return _unless_refused(plan, tuple(other for other in plan.operators if other is not operator))
+        case _:
+            return plan
+    return _unless_refused(plan, tuple(changed if other is operator else other for other in plan.operators))
+
+
+def _unless_refused(plan: QueryPlan, operators: tuple[PlanOperator, ...]) -> QueryPlan:
+    try:
+        return replace(plan, operators=operators)
+    except PlanError:
+        return plan
