@@ -17,46 +17,11 @@ import numpy as np
 
 from actors import jit
 from actors.operators.store import Store
+from actors.output import CHUNK, Counters, OutputBlocks
 from actors.pair_writer import PairWriter
 from decopa.query.kernel import HELPERS
 from shuffler.batch import Array, Batch, Indices
 from shuffler.hashing import hash_columns
-from shuffler.layout import Layout
-
-#: Matches per chunk of output: small enough to stay in the processor's cache until the next operator reads it.
-CHUNK = 32_768
-#: Rows per block of result columns: large blocks are cheaper to get from the system than many small ones.
-BLOCK = 1 << 19
-
-
-@dataclass
-class Counters:
-    """What a unit has done so far."""
-
-    ingested: int = 0
-    comparisons: int = 0
-    emitted: int = 0
-
-
-class OutputBlocks:
-    """Room for output columns: each chunk is a view of a block that is never written again."""
-
-    def __init__(self, layout: Layout, rows: int) -> None:
-        self._types, self._rows = layout.columns, rows
-        self._columns: dict[str, Array] = {}
-        self._used = self._size = 0
-
-    def room(self, wanted: int) -> dict[str, Array]:
-        """Columns with room for `wanted` rows."""
-        if self._size - self._used < wanted:
-            self._size, self._used = max(self._rows, wanted), 0
-            self._columns = {name: np.empty(self._size, dtype) for name, dtype in self._types.items()}
-        return {name: column[self._used : self._used + wanted] for name, column in self._columns.items()}
-
-    def take(self, rows: int) -> None:
-        """Marks the first rows of the room as written."""
-        self._used += rows
-
 
 @dataclass
 class ProbeKernel:
@@ -116,7 +81,7 @@ class ProbeKernel:
         arguments: list[Any] = [store.begin, store.end, self.window_us, store.key]
         if self.equal:
             hashes = hash_columns([batch.columns[name] for name, _ in self.equal], batch.length)
-            arguments += [_time_order(batch), hashes, store.hashes, store.previous, store.head, store.cursor]
+            arguments += [_time_order(batch, self.window_us), hashes, store.hashes, store.previous, store.head, store.cursor]
         arguments += [batch.columns[name] for name in writer.probe_columns]
         arguments += [store.columns[name] for name in writer.store_columns]
         arguments += [batch.heaps[alias][name] for alias, name in writer.probe_heaps]
@@ -125,10 +90,10 @@ class ProbeKernel:
         return jit.load(self._source).probe, arguments
 
 
-def _time_order(batch: Batch) -> Indices:
-    """Rows in order of time, so that the hash index moves forward only."""
+def _time_order(batch: Batch, window_us: int) -> Indices:
+    """Rows in order of time, so that the hash index moves forward; disorder within a window or two does no harm."""
     times = batch.columns["min_ts"]
-    if batch.length < 2 or bool(np.all(times[1:] >= times[:-1])):
+    if not batch.length or int(np.max(np.maximum.accumulate(times) - times)) <= 2 * window_us:
         return np.arange(batch.length, dtype=np.int64)
     return np.argsort(times, kind="stable")
 
@@ -220,8 +185,8 @@ def first_at_least(values, hint, begin, end, wanted):
 '''
 
 # Places are unsigned in the inner loops: Numba then leaves out the check for negative indices, a third of the time.
-# Probe rows that follow from one row of an earlier operator share their upper bound; `anchor` is where the first of
-# them began, which is near where the first of the next such run begins.
+# Probe rows that follow from one row of an earlier operator share one of their bounds; the anchors are where the first
+# of them looked, which is near where the first of the next such run looks.
 _BAND = {
     False: '''@jit
 def probe(i, count, <arguments>):
@@ -229,23 +194,21 @@ def probe(i, count, <arguments>):
     room = partners.shape[0]
     compared = 0
     k = 0
-    low = begin
-    high = begin
-    anchor = begin
-    last_upper = 0
-    fresh = True
+    low = high = anchor_low = anchor_high = begin
+    last_lower = last_upper = NULL
     wanted = 0
     while i < count:
         row = np.uint64(i)
         <load>
-        if fresh or upper != last_upper:
-            high = first_at_least(key, high, begin, end, upper + 1)
-            low = first_at_least(key, anchor, begin, end, lower)
-            anchor = low
-            last_upper = upper
-            fresh = False
-        else:
+        if lower != last_lower and upper != last_upper:
+            low = anchor_low = first_at_least(key, anchor_low, begin, end, lower)
+            high = anchor_high = first_at_least(key, anchor_high, begin, end, upper + 1)
+        elif lower != last_lower:
             low = first_at_least(key, low, begin, end, lower)
+        elif upper != last_upper:
+            high = first_at_least(key, high, begin, end, upper + 1)
+        last_lower = lower
+        last_upper = upper
         wanted = high - low
         if wanted > room - k:
             break
@@ -286,17 +249,24 @@ def probe(i, count, <arguments>):
 }
 
 # The index links each stored row to the previous one of its bucket, in key order; `cursor` rows from the front are
-# linked. Moving the cursor back unlinks, so `head` always stands at the probe row's upper bound and a walk down the
-# chain meets only rows inside the band.
-_MOVE = '''        while cur > begin and key[cur - 1] > upper:
-            cur -= 1
-            head[s_hash[cur] & mask] = previous[cur]
+# linked. It first moves back to the first probe row's upper bound, unlinking, then forward with the probe rows, so that
+# a walk down the chain meets few rows outside the band.
+_REWIND = '''    cur = max(cursor[0], begin)
+    rewound = False
+'''
+_MOVE = '''        if not rewound:
+            while cur > begin and key[cur - 1] > upper:
+                cur -= 1
+                head[s_hash[cur] & mask] = previous[cur]
+            rewound = True
         while cur < end and key[cur] <= upper:
             bucket = s_hash[cur] & mask
             previous[cur] = head[bucket]
             head[bucket] = cur
             cur += 1
         link = head[p_hash[row] & mask]
+        while link >= begin and key[link] > upper:
+            link = previous[link]
 '''
 _HASHED = {
     False: '''@jit
@@ -305,10 +275,11 @@ def probe(i, count, <arguments>):
     room = partners.shape[0]
     mask = head.shape[0] - 1
     compared = 0
-    cur = max(cursor[0], begin)
     k = 0
     full = False
-    while i < count:
+'''
+    + _REWIND
+    + '''    while i < count:
         row = np.uint64(order[i])
         <load>
 '''
@@ -341,8 +312,9 @@ def probe(i, count, <arguments>):
     <constants>
     mask = head.shape[0] - 1
     compared = 0
-    cur = max(cursor[0], begin)
-    while i < count:
+'''
+    + _REWIND
+    + '''    while i < count:
         row = np.uint64(order[i])
         <load>
 '''

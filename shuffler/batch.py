@@ -54,8 +54,12 @@ def key_of(alias: str) -> str:
     return f"{alias}#key"
 
 
-def flat_members(starts: Indices, lengths: Indices) -> Indices:
-    """Heap places of all members of the given groups, group after group."""
-    total = int(lengths.sum())
+def flat_members(starts: Indices, lengths: Indices) -> Indices | slice:
+    """Heap places of all members of the given groups, group after group; a slice if they lie like that already."""
+    if not len(starts):
+        return slice(0, 0)
     ends = np.cumsum(lengths)
+    total = int(ends[-1])
+    if np.array_equal(starts, ends - lengths + starts[0]):
+        return slice(int(starts[0]), int(starts[0]) + total)
     return np.repeat(starts - (ends - lengths), lengths) + np.arange(total, dtype=np.int64)

@@ -14,19 +14,27 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 def mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Spreads 64-bit values so that every bit of the result depends on every bit given (splitmix64's finaliser)."""
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
+    """Spreads 64-bit values, in place, so that every bit depends on every bit given (splitmix64's finaliser)."""
+    values ^= values >> np.uint64(30)
+    values *= np.uint64(0xBF58476D1CE4E5B9)
+    values ^= values >> np.uint64(27)
+    values *= np.uint64(0x94D049BB133111EB)
+    values ^= values >> np.uint64(31)
+    return values
 
 
 def hash_columns(columns: Sequence[Array], rows: int) -> Hashes:
     """One hash per row over all columns; equal rows have equal hashes (0.0 and -0.0 are equal)."""
-    result = np.zeros(rows, dtype=np.uint64)
+    result: npt.NDArray[np.uint64] | None = None
     for column in columns:
         bits = (column + 0.0).view(np.uint64) if column.dtype.kind == "f" else column.view(np.uint64)
-        result = mix(result * _ODD + bits + _ODD)
-    return result.view(np.int64)
+        if result is None:
+            result = mix(bits + _ODD)
+        else:
+            result *= _ODD
+            result += bits
+            mix(result)
+    return np.zeros(rows, dtype=np.int64) if result is None else result.view(np.int64)
 
 
 def hash_groups(ids: Array, lengths: Array) -> Hashes:

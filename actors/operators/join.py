@@ -9,8 +9,9 @@ import numpy as np
 from actors.operators.base import END_OF_STREAM, NOTHING_YET, OperatorSpec
 from actors.operators.pairing import Pairing, write_pairing
 from actors.operators.store import Store
+from actors.output import BLOCK, CHUNK, Counters, OutputBlocks
 from actors.pair_writer import PairWriter, Side
-from actors.probe import BLOCK, CHUNK, Counters, OutputBlocks, ProbeKernel
+from actors.probe import ProbeKernel
 from decopa.planning.subquery import SubQuery
 from shuffler.batch import Array, Batch
 from shuffler.layout import Layout
@@ -31,7 +32,7 @@ class JoinLogic:
         output = Side.of(spec.bound, sub_query or spec.operator.sub_query)
         self.pairing = Pairing(spec.bound, inputs[0], inputs[1])
         pairings = (self.pairing, self.pairing.flipped())
-        blocks = OutputBlocks(output.layout, BLOCK if spec.operator == spec.plan.root else CHUNK)
+        blocks = OutputBlocks(output.layout.columns, BLOCK if spec.operator == spec.plan.root else CHUNK)
         self._kernels = tuple(_kernel(spec, pairing, output.layout, blocks) for pairing in pairings)
         self._groups = {alias: alias in self.pairing.left_aliases for alias in output.layout.groups}
         self._stores = tuple(

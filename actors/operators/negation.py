@@ -9,8 +9,9 @@ import numpy as np
 from actors.operators.base import END_OF_STREAM, NOTHING_YET, OperatorSpec
 from actors.operators.pairing import Pairing, equality_columns
 from actors.operators.store import Store
+from actors.output import Counters
 from actors.pair_writer import PairWriter, Side
-from actors.probe import Counters, ProbeKernel
+from actors.probe import ProbeKernel
 from decopa.query.predicate import aliases_of
 from shuffler.batch import Array, Batch
 from shuffler.layout import Layout, earliest, latest

@@ -172,18 +172,19 @@ class _Heap:
         """Copies the groups of a batch to the end; returns where they begin now."""
         lengths = batch.columns[length_of(alias)]
         places = flat_members(batch.columns[start_of(alias)], lengths)
-        self._grow(len(places))
+        count = int(lengths.sum())
+        self._grow(count)
         for name, column in self.columns.items():
-            column[self.used : self.used + len(places)] = batch.heaps[alias][name][places]
+            column[self.used : self.used + count] = batch.heaps[alias][name][places]
         starts = self.used + np.cumsum(lengths) - lengths
-        self.used += len(places)
+        self.used += count
         return starts
 
     def compact(self, starts: Indices, lengths: Indices) -> Indices:
         """Keeps only the groups of the given rows, in new arrays; returns where they begin now."""
         places = flat_members(starts, lengths)
-        self.columns = {name: column[places] for name, column in self.columns.items()}
-        self.used = len(places)
+        self.columns = {name: column[places].copy() for name, column in self.columns.items()}
+        self.used = int(lengths.sum())
         return np.cumsum(lengths) - lengths
 
     def clear(self) -> None:

@@ -9,8 +9,25 @@ import pytest
 from hypothesis import given
 
 from decopa import builder
-from decopa.builder import Condition, Value, abs_, and_, constant, dist_km, event, forall, kleene, max_, min_, not_, nseq
-from decopa.builder import or_, query, seq, sqrt
+from decopa.builder import (
+    Condition,
+    Value,
+    abs_,
+    and_,
+    constant,
+    dist_km,
+    event,
+    forall,
+    kleene,
+    max_,
+    min_,
+    not_,
+    nseq,
+    or_,
+    query,
+    seq,
+    sqrt,
+)
 from decopa.errors import QueryError
 from decopa.query.parser import parse
 from decopa.query.pattern import And, EventRef, Kleene, Not, Or, Pattern

@@ -84,7 +84,9 @@ def test_a_negation_in_the_middle_depends_on_its_neighbours_and_on_its_condition
     assert query.context_of(query.negations[0]) == {"b", "d", "e"}
 
 
-@pytest.mark.parametrize("pattern", ["SEQ(A a, B b, NOT(C c))", "SEQ(NOT(C c), A a, B b)", "AND(A a, SEQ(B b, NOT(C c)))"])
+@pytest.mark.parametrize(
+    "pattern", ["SEQ(A a, B b, NOT(C c))", "SEQ(NOT(C c), A a, B b)", "AND(A a, SEQ(B b, NOT(C c)))"]
+)
 def test_a_negation_at_an_end_depends_on_the_whole_match(pattern: str) -> None:
     query = query_of(pattern)
     assert query.context_of(query.negations[0]) == {"a", "b"}

@@ -12,7 +12,6 @@ from decopa.errors import PlanError
 from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan, QueryPlan
 from decopa.planning.validate import check_structure, violations
-from decopa.query.parser import parse
 from decopa.query.query import Query
 from tests.support.plan_text import leaves, operator, plan_of
 from tests.support.plans import plans

@@ -187,13 +187,12 @@ def fulfils(predicate: Predicate, binding: Binding, kleene: frozenset[str]) -> b
     A comparison of a KL alias with itself holds for every two members, the earlier one on the left.
     """
     named = sorted(aliases_of(predicate))
-    sides_agree = isinstance(predicate, Compare) and aliases_of(predicate.left) == aliases_of(predicate.right)
-    if isinstance(predicate, Compare) and sides_agree and len(named) == 1 and named[0] in kleene:
+    if isinstance(predicate, Compare) and aliases_of(predicate.left) == aliases_of(predicate.right) <= kleene:
+        (alias,) = named
+        pairs = itertools.combinations(binding[alias], 2)
         return all(
-            compare(
-                predicate.op, value_of(predicate.left, {named[0]: earlier}), value_of(predicate.right, {named[0]: later})
-            )
-            for earlier, later in itertools.combinations(binding[named[0]], 2)
+            compare(predicate.op, value_of(predicate.left, {alias: earlier}), value_of(predicate.right, {alias: later}))
+            for earlier, later in pairs
         )
     choices = itertools.product(*(binding[alias] for alias in named))
     return all(holds(predicate, dict(zip(named, choice, strict=True))) for choice in choices)

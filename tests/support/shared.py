@@ -20,7 +20,8 @@ needs_golden = pytest.mark.skipif(not GOLDEN.is_dir(), reason=f"no {GOLDEN}: the
 def golden_oracle() -> ModuleType:
     """The papers' referee, as a module."""
     spec = importlib.util.spec_from_file_location("golden_oracle", GOLDEN / "oracle.py")
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

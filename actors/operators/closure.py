@@ -1,0 +1,212 @@
+"""Closure: all groups of a Kleene position, from strip matches in which the position holds one event.
+
+Strip matches that agree in everything else form a family; each subset of a family that fits the window and the
+conditions between members is a match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from actors import jit
+from actors.operators.base import NOTHING_YET, OperatorSpec
+from actors.operators.closure_source import closure_source
+from actors.operators.store import Store
+from actors.output import BLOCK, CHUNK, Counters, OutputBlocks
+from actors.pair_writer import Side
+from decopa.planning.subquery import SubQuery
+from decopa.query.binding import BoundQuery
+from decopa.query.kernel import ConditionWriter, Constants
+from decopa.query.predicate import Attr, Compare
+from shuffler.batch import Array, Batch, Indices, key_of, length_of, start_of
+from shuffler.hashing import hash_groups
+from shuffler.layout import Layout, member_column
+from shuffler.routing import identity_columns
+
+#: Column that numbers the batch a stored row came with.
+ARRIVAL = "#arrival"
+
+
+class Closure:
+    """Forms groups as strip matches arrive; each group is formed once, when its last member has arrived."""
+
+    def __init__(self, spec: OperatorSpec, strip: SubQuery, counters: Counters) -> None:
+        query = spec.bound.query
+        (self.alias,) = spec.operator.sub_query.closed - strip.closed
+        self.window_us, self.counters = query.window_us, counters
+        given = Side.of(spec.bound, strip).layout
+        self.output = Side.of(spec.bound, spec.operator.sub_query).layout
+        self.layout = Layout({**given.columns, ARRIVAL: np.dtype(np.int64)}, given.groups, given.places)
+        self.identity = identity_columns(query, strip, self.alias)
+        self.store = Store(self.layout, hashed=self.identity)
+        rest = strip.positive(query) - {self.alias}
+        # If another event must follow the group, a family cannot grow once the watermark has passed that event.
+        self._ends_with_rest = any((self.alias, other) in query.order_constraints for other in rest)
+        self._watermark = NOTHING_YET
+        self._arrival = 0
+        self._kernel = _ClosureKernel(spec.bound, self, sorted(strip.closed))
+        self._constants = self._kernel.constants.arrays(spec.code_of)
+        rows = BLOCK if spec.operator == spec.plan.root else CHUNK
+        self._blocks = OutputBlocks(self.output.columns, rows)
+        self._heap_blocks = OutputBlocks(self.output.groups[self.alias], 2 * rows)
+
+    def start(self, batch: Batch) -> Iterator[Batch]:
+        """Groups of families that are all in this batch, each in consecutive rows."""
+        boundary = np.zeros(batch.length, dtype=np.bool_)
+        boundary[:1] = True
+        for name in self.identity:
+            column = batch.columns[name]
+            boundary[1:] |= column[1:] != column[:-1]
+        offsets = np.append(np.flatnonzero(boundary), batch.length)
+        members = self._in_time_order(batch, boundary)
+        yield from self._groups(batch, offsets, members, np.ones(batch.length, dtype=np.int64), fresh=1)
+        growing = self._growing(batch.columns)
+        if growing.any():
+            self._insert(batch.take(np.flatnonzero(growing)), arrival=0)
+
+    def extend(self, batch: Batch) -> Iterator[Batch]:
+        """Groups with at least one row of this batch, and any stored rows of the same family."""
+        self._arrival += 1
+        self._insert(batch, self._arrival)
+        store = self.store
+        arrivals = store.columns[ARRIVAL]
+        fresh = store.begin + np.flatnonzero(arrivals[store.begin : store.end] == self._arrival)
+        offsets, members = self._families(fresh)
+        rows = Batch(store.end, store.columns, store.heaps)
+        yield from self._groups(rows, offsets, members, arrivals, fresh=self._arrival)
+        self._drop_complete()
+
+    def forget(self, watermark_us: int) -> None:
+        """Drops rows whose family cannot grow any more, now that later events come at the watermark or after."""
+        self._watermark = watermark_us
+        if watermark_us != NOTHING_YET:
+            self.store.evict_before(watermark_us - self.window_us)
+            self._drop_complete()
+
+    def _insert(self, batch: Batch, arrival: int) -> None:
+        arrivals = np.full(batch.length, arrival, dtype=np.int64)
+        self.store.insert(Batch(batch.length, {**batch.columns, ARRIVAL: arrivals}, batch.heaps))
+
+    def _drop_complete(self) -> None:
+        if self._ends_with_rest and len(self.store):
+            rows = slice(self.store.begin, self.store.end)
+            growing = self._growing({name: column[rows] for name, column in self.store.columns.items()})
+            if int(growing.sum()) * 2 <= len(self.store):
+                self.store.keep(growing)
+
+    def _growing(self, rows: Mapping[str, Array]) -> Array:
+        """Flags of the rows whose family may still get members."""
+        if self._watermark == NOTHING_YET:
+            return np.ones(len(rows["min_ts"]), dtype=np.bool_)
+        growing = np.asarray(rows["min_ts"] >= self._watermark - self.window_us)
+        if self._ends_with_rest:
+            growing &= rows[self.layout.place("max_ts")] >= self._watermark
+        return growing
+
+    def _in_time_order(self, batch: Batch, boundary: Array) -> Indices:
+        """Rows, family by family, in time order; ties in the order of the stream."""
+        times = batch.columns[self.layout.place(f"{self.alias}.first")]
+        ordinals = batch.columns[f"{self.alias}.ordinal"]
+        later = (times[1:] > times[:-1]) | ((times[1:] == times[:-1]) & (ordinals[1:] > ordinals[:-1]))
+        if bool(np.all(later | boundary[1:])):
+            return np.arange(batch.length, dtype=np.int64)
+        return np.lexsort((ordinals, times, np.cumsum(boundary)))
+
+    def _families(self, fresh: Indices) -> tuple[Indices, Indices]:
+        """For each family with a fresh row: its rows in time order, as offsets into a list of rows."""
+        store = self.store
+        arguments: list[Any] = [store.begin, store.end, store.hashes, store.previous, store.head, store.cursor]
+        arguments += [store.columns[self.layout.place(f"{self.alias}.first")], store.columns[f"{self.alias}.ordinal"]]
+        arguments += [store.columns[ARRIVAL], self._arrival]
+        arguments += [store.columns[name] for name in self.identity]
+        for alias in self._kernel.closed:
+            arguments += [store.columns[start_of(alias)], store.columns[length_of(alias)], store.heap(alias, "id")]
+        room = 4 * len(fresh) + 64
+        while True:
+            offsets, members = np.empty(len(fresh) + 1, dtype=np.int64), np.empty(room, dtype=np.int64)
+            families, used = jit.load(self._kernel.source).families(fresh, *arguments, offsets, members)
+            if used <= room:
+                return offsets[: families + 1], members[:used]
+            room = int(used)
+
+    def _groups(self, rows: Batch, offsets: Indices, members: Indices, marks: Array, *, fresh: int) -> Iterator[Batch]:
+        """All groups with at least one member whose mark is `fresh`, in chunks."""
+        if len(offsets) < 2:
+            return
+        kernel, alias = self._kernel, self.alias
+        deepest = int(np.max(np.diff(offsets)))
+        state = np.zeros(3, dtype=np.int64)  # family, members chosen, next candidate
+        stacks = np.empty((4, deepest + 1), dtype=np.int64)
+        inputs = [rows.columns["min_ts"], rows.columns[self.layout.place("max_ts")], marks, fresh]
+        inputs += [rows.columns[name] for name in kernel.columns]
+        inputs += self._constants
+        grow = jit.load(kernel.source).groups
+        while state[0] < len(offsets) - 1:
+            columns, heap = self._blocks.room(CHUNK), self._heap_blocks.room(max(2 * CHUNK, deepest))
+            written = [columns[name] for name, _ in kernel.outputs] + [heap[name] for name, _ in kernel.members]
+            found, used, compared = grow(state, stacks, offsets, members, self.window_us, *inputs, *written)
+            self.counters.comparisons += int(compared)
+            if found:
+                self._blocks.take(found)
+                self._heap_blocks.take(used)
+                columns = {name: column[:found] for name, column in columns.items()}
+                heap = {name: column[:used] for name, column in heap.items()}
+                if key_of(alias) in columns:
+                    columns[key_of(alias)][:] = hash_groups(heap["id"], columns[length_of(alias)])
+                yield Batch(found, columns, {**rows.heaps, alias: heap})
+
+
+class _ClosureKernel:
+    """Source of the compiled parts, and the columns that they read and write."""
+
+    def __init__(self, bound: BoundQuery, closure: Closure, closed: list[str]) -> None:
+        alias, layout, output = closure.alias, closure.layout, closure.output
+        self.closed, self.constants = closed, Constants()
+        self.columns: list[str] = []
+
+        def value(name: str, row: str) -> str:
+            place = layout.place(name)
+            if place not in self.columns:
+                self.columns.append(place)
+            return f"C{self.columns.index(place)}[{row}]"
+
+        def read(attr: Attr) -> str:
+            return value(f"{alias}.{member_column(bound, Attr(alias, attr.name))}", attr.alias)
+
+        writer = ConditionWriter(read, lambda attr: bound.column(Attr(alias, attr.name)), self.constants)
+        checks = [writer.condition(_between_members(pair)) for pair in bound.self_pairs.get(alias, ())]
+        special = {
+            "min_ts": "low",
+            "max_ts": "high",
+            start_of(alias): "used",
+            length_of(alias): "depth",
+            key_of(alias): "0",  # filled in afterwards
+            f"{alias}.first": "",
+            f"{alias}.last": "",
+        }
+        #: (output column, source of its value)
+        self.outputs = [(name, special.get(name) or value(name, "row")) for name in output.columns
+                        if name not in (f"{alias}.first", f"{alias}.last")]  # fmt: skip
+        for name, row in ((f"{alias}.first", "row"), (f"{alias}.last", "other")):
+            if name in output.columns:
+                self.outputs.append((name, value(f"{alias}.first", row)))
+        #: (member column, source of its value)
+        self.members = [(name, value(f"{alias}.{name}", "member")) for name in output.groups[alias]]
+        self.source = closure_source(
+            len(closure.identity),
+            len(closed),
+            len(self.columns),
+            self.constants.loading,
+            " & ".join(checks),
+            [source for _, source in self.outputs],
+            [source for _, source in self.members],
+        )
+
+
+def _between_members(pair: Compare) -> Compare:
+    """The condition with the left side read from an earlier member and the right side from a later one."""
+    assert isinstance(pair.left, Attr) and isinstance(pair.right, Attr)  # `binding` derives anything longer
+    return Compare(pair.op, Attr("one", pair.left.name), Attr("other", pair.right.name))

@@ -1,0 +1,81 @@
+"""The folder tree is the architecture: imports go one way, and machinery stays in its shells."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("decopa", "costmodel", "shuffler", "actors", "cluster")
+#: From the bottom up: a module imports from its own layer and from those before it.
+LAYERS = ("decopa.errors", "decopa.query", "costmodel", "decopa.planning", "shuffler", "actors", "cluster", "decopa")
+#: Where Ray and Spark may be imported; everything else is tested in one process.
+RAY_SHELLS = ("actors.ray_unit", "shuffler.actor", "cluster")
+SPARK_SHELLS = ("cluster.spark",)
+MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Full names of what a file imports, inside functions, too."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            # `from decopa import x` may name a module or a value of the package.
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def layer(name: str) -> int | None:
+    """The place of a module in LAYERS, None for foreign ones; the most special entry counts."""
+    fitting = [entry for entry in LAYERS if is_within(name, entry)]
+    return LAYERS.index(max(fitting, key=len)) if fitting else None
+
+
+def is_within(name: str, package: str) -> bool:
+    return name == package or name.startswith(package + ".")
+
+
+def test_there_is_something_to_check() -> None:
+    assert {module_name(path).partition(".")[0] for path in MODULES} >= {"decopa", "shuffler", "actors", "cluster"}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_name)
+def test_imports_go_one_way(path: Path) -> None:
+    own = layer(module_name(path))
+    assert own is not None
+    upward = [name for name in imported(path) if (other := layer(name)) is not None and other > own]
+    assert upward == []
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_name)
+def test_ray_and_spark_are_imported_only_by_their_shells(path: Path) -> None:
+    name = module_name(path)
+    foreign = {other.partition(".")[0] for other in imported(path)}
+    if not any(is_within(name, shell) for shell in RAY_SHELLS):
+        assert not foreign & {"ray", "raydp"}
+    if not any(is_within(name, shell) for shell in SPARK_SHELLS):
+        assert not foreign & {"pyspark"}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_name)
+def test_nothing_is_evaluated_or_unpickled(path: Path) -> None:
+    assert not {name.partition(".")[0] for name in imported(path)} & {"pickle", "cloudpickle", "marshal", "dill"}
+    called = {
+        node.func.id
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    assert not called & {"eval", "exec", "compile", "__import__"}
+
+
+def test_the_builder_needs_nothing_but_the_query_language() -> None:
+    known = [name for name in imported(ROOT / "decopa" / "builder.py") if layer(name) is not None]
+    assert all(is_within(name, "decopa.query") or is_within(name, "decopa.errors") for name in known)
