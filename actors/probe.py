@@ -23,6 +23,7 @@ from decopa.query.kernel import HELPERS
 from shuffler.batch import Array, Batch, Indices
 from shuffler.hashing import hash_columns
 
+
 @dataclass
 class ProbeKernel:
     """A compiled probe: `matches` for joins, `any_match` for negation.
@@ -81,7 +82,14 @@ class ProbeKernel:
         arguments: list[Any] = [store.begin, store.end, self.window_us, store.key]
         if self.equal:
             hashes = hash_columns([batch.columns[name] for name, _ in self.equal], batch.length)
-            arguments += [_time_order(batch, self.window_us), hashes, store.hashes, store.previous, store.head, store.cursor]
+            arguments += [
+                _time_order(batch, self.window_us),
+                hashes,
+                store.hashes,
+                store.previous,
+                store.head,
+                store.cursor,
+            ]
         arguments += [batch.columns[name] for name in writer.probe_columns]
         arguments += [store.columns[name] for name in writer.store_columns]
         arguments += [batch.heaps[alias][name] for alias, name in writer.probe_heaps]
@@ -188,7 +196,7 @@ def first_at_least(values, hint, begin, end, wanted):
 # Probe rows that follow from one row of an earlier operator share one of their bounds; the anchors are where the first
 # of them looked, which is near where the first of the next such run looks.
 _BAND = {
-    False: '''@jit
+    False: """@jit
 def probe(i, count, <arguments>):
     <constants>
     room = partners.shape[0]
@@ -224,8 +232,8 @@ def probe(i, count, <arguments>):
         compared += max(wanted, 0)
         i += 1
     return i, k, compared, wanted
-''',
-    True: '''@jit
+""",
+    True: """@jit
 def probe(i, count, <arguments>):
     <constants>
     compared = 0
@@ -245,16 +253,16 @@ def probe(i, count, <arguments>):
             place += 1
         i += 1
     return compared
-''',
+""",
 }
 
 # The index links each stored row to the previous one of its bucket, in key order; `cursor` rows from the front are
 # linked. It first moves back to the first probe row's upper bound, unlinking, then forward with the probe rows, so that
 # a walk down the chain meets few rows outside the band.
-_REWIND = '''    cur = max(cursor[0], begin)
+_REWIND = """    cur = max(cursor[0], begin)
     rewound = False
-'''
-_MOVE = '''        if not rewound:
+"""
+_MOVE = """        if not rewound:
             while cur > begin and key[cur - 1] > upper:
                 cur -= 1
                 head[s_hash[cur] & mask] = previous[cur]
@@ -267,9 +275,9 @@ _MOVE = '''        if not rewound:
         link = head[p_hash[row] & mask]
         while link >= begin and key[link] > upper:
             link = previous[link]
-'''
+"""
 _HASHED = {
-    False: '''@jit
+    False: """@jit
 def probe(i, count, <arguments>):
     <constants>
     room = partners.shape[0]
@@ -277,14 +285,14 @@ def probe(i, count, <arguments>):
     compared = 0
     k = 0
     full = False
-'''
+"""
     + _REWIND
-    + '''    while i < count:
+    + """    while i < count:
         row = np.uint64(order[i])
         <load>
-'''
+"""
     + _MOVE
-    + '''        stop = k
+    + """        stop = k
         looked = 0
         while link >= begin and key[link] >= lower:
             if stop == room:
@@ -306,20 +314,20 @@ def probe(i, count, <arguments>):
         i += 1
     cursor[0] = cur
     return i, k, compared, room
-''',
-    True: '''@jit
+""",
+    True: """@jit
 def probe(i, count, <arguments>):
     <constants>
     mask = head.shape[0] - 1
     compared = 0
-'''
+"""
     + _REWIND
-    + '''    while i < count:
+    + """    while i < count:
         row = np.uint64(order[i])
         <load>
-'''
+"""
     + _MOVE
-    + '''        while link >= begin and key[link] >= lower:
+    + """        while link >= begin and key[link] >= lower:
             compared += 1
             j = np.uint64(link)
             <check>
@@ -330,5 +338,5 @@ def probe(i, count, <arguments>):
         i += 1
     cursor[0] = cur
     return compared
-''',
+""",
 }

@@ -7,7 +7,7 @@ from numba import njit
 from shuffler.batch import Array
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def sort_runs(primary: Array, others: Array, order: Array) -> None:
     """Sorts `order` (and `others` with it) by the rows of `others` within each run of equal `primary`."""
     rows = primary.shape[0]
@@ -20,7 +20,7 @@ def sort_runs(primary: Array, others: Array, order: Array) -> None:
         start = stop
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _sort(others: Array, order: Array, start: int, stop: int) -> None:
     """Heap sort with a fall back to insertion for short runs: no worst case, no memory."""
     if stop - start <= 16:
@@ -37,7 +37,7 @@ def _sort(others: Array, order: Array, start: int, stop: int) -> None:
         _sink(others, order, start, 0, last)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _sink(others: Array, order: Array, start: int, root: int, count: int) -> None:
     while 2 * root + 1 < count:
         child = 2 * root + 1
@@ -49,7 +49,7 @@ def _sink(others: Array, order: Array, start: int, root: int, count: int) -> Non
         root = child
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _less(others: Array, one: int, other: int) -> bool:
     for column in range(others.shape[1]):
         if others[one, column] != others[other, column]:
@@ -57,7 +57,7 @@ def _less(others: Array, one: int, other: int) -> bool:
     return False
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _swap(others: Array, order: Array, one: int, other: int) -> None:
     for column in range(others.shape[1]):
         others[one, column], others[other, column] = others[other, column], others[one, column]

@@ -125,8 +125,10 @@ class _Values:
         ends = np.cumsum(self.lengths)
         lengths = self.lengths[order]
         places = flat_members((ends - self.lengths)[order], lengths)
-        flat = self.flat[places] if isinstance(places, slice) or isinstance(self.flat, np.ndarray) else self.flat.take(
-            pa.array(places)
+        flat = (
+            self.flat[places]
+            if isinstance(places, slice) or isinstance(self.flat, np.ndarray)
+            else self.flat.take(pa.array(places))
         )
         offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)])
         if offsets[-1] < 2**31:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from actors.output import Counters
 from actors.operators.base import NOTHING_YET, OperatorLogic, OperatorSpec
 from actors.operators.join import JoinLogic
 from actors.operators.kleene import KleeneBinaryLogic, KleeneUnaryLogic
 from actors.operators.negation import NegationLogic
+from actors.output import Counters
 from decopa.errors import LimitError
 from decopa.planning.plan import Rule
 from shuffler.batch import Batch
@@ -36,15 +36,13 @@ class ProcessingUnit:
     A side's watermark is the least over its senders, so results do not depend on how senders interleave.
     """
 
-    def __init__(
-        self, spec: OperatorSpec, number: int, channels: Sequence[Channel], *, max_state_bytes: int
-    ) -> None:
+    def __init__(self, spec: OperatorSpec, number: int, channels: Sequence[Channel], *, max_state_bytes: int) -> None:
         self.name = f"{spec.operator.name}/{number}"
         self._title = spec.plan.text(spec.operator)
         self._max_state_bytes = max_state_bytes
         self.logic = _LOGIC[spec.plan.rule(spec.operator)](spec)  # type: ignore[call-arg]
         self._watermarks = dict.fromkeys(channels, NOTHING_YET)
-        self._sides = {side: NOTHING_YET for side in {channel.side for channel in channels}}
+        self._sides = dict.fromkeys({channel.side for channel in channels}, NOTHING_YET)
 
     @property
     def counters(self) -> Counters:

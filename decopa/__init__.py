@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from decopa.api import Limits, RunResult, make_plan, run, run_detailed
+    from cluster.local import Limits
+    from decopa.api import RunResult, make_plan, run, run_detailed
     from decopa.errors import DecoPaError, LimitError, PlanError, QueryError, TraceError
     from decopa.planning.plan import Plan
     from decopa.query.parser import parse, parse_workload
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 _HOME = {
-    "Limits": "decopa.api",
+    "Limits": "cluster.local",
     "RunResult": "decopa.api",
     "make_plan": "decopa.api",
     "run": "decopa.api",
@@ -28,7 +29,22 @@ _HOME = {
     "parse_workload": "decopa.query.parser",
     "Query": "decopa.query.query",
 }
-__all__ = sorted([*_HOME, "__version__"])
+__all__ = [
+    "DecoPaError",
+    "LimitError",
+    "Limits",
+    "Plan",
+    "PlanError",
+    "Query",
+    "QueryError",
+    "RunResult",
+    "TraceError",
+    "make_plan",
+    "parse",
+    "parse_workload",
+    "run",
+    "run_detailed",
+]
 
 
 def __getattr__(name: str) -> Any:

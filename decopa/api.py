@@ -13,6 +13,7 @@ from cluster.local import DEFAULT_BATCH_SIZE, Limits, LocalRuntime, OperatorRepo
 from decopa.errors import DecoPaError, PlanError, QueryError, did_you_mean
 from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan
+from decopa.planning.spread import spread_units
 from decopa.query.binding import missing_types
 from decopa.query.parser import parse_workload
 from decopa.query.query import Query
@@ -119,12 +120,12 @@ def run_detailed(
 
 
 def make_plan(query: QueryLike, *, units: int = 1, strategy: str = "left-deep") -> Plan:
-    """A plan for every OR-free part of the query or workload."""
+    """A plan for every OR-free part of the query or workload, each on `units` units (at least one per operator)."""
     if strategy not in STRATEGIES:
         raise PlanError(f"unknown strategy '{strategy}'{did_you_mean(strategy, STRATEGIES)}")
     if units < 1:
         raise PlanError(f"a plan needs at least one unit, got {units}")
-    return Plan(tuple(left_deep(branch) for one in as_workload(query) for branch in one.branches))
+    return Plan(tuple(spread_units(left_deep(branch), units) for one in as_workload(query) for branch in one.branches))
 
 
 def as_workload(query: QueryLike) -> tuple[Query, ...]:

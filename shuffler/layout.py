@@ -192,4 +192,3 @@ def latest(order: frozenset[tuple[str, str]], aliases: Iterable[str]) -> frozens
 def earliest(order: frozenset[tuple[str, str]], aliases: Iterable[str]) -> frozenset[str]:
     group = frozenset(aliases)
     return frozenset(alias for alias in group if not any((other, alias) in order for other in group))
-

@@ -50,7 +50,9 @@ def closure_source(
 
 
 _FAMILIES = '''@jit
-def families(fresh, begin, end, s_hash, previous, head, cursor, times, ordinals, arrival, current, <identity>offsets, members):
+def families(
+    fresh, begin, end, s_hash, previous, head, cursor, times, ordinals, arrival, current, <identity>offsets, members
+):
     """Rows of every family that has a fresh row, in time order. Returns how many families and rows there are; if
     there are more rows than room, nothing else is valid."""
     mask = head.shape[0] - 1

@@ -36,8 +36,7 @@ class JoinLogic:
         self._kernels = tuple(_kernel(spec, pairing, output.layout, blocks) for pairing in pairings)
         self._groups = {alias: alias in self.pairing.left_aliases for alias in output.layout.groups}
         self._stores = tuple(
-            Store(inputs[side].layout, hashed=self._kernels[1 - side].stored_keys)
-            for side in range(2)
+            Store(inputs[side].layout, hashed=self._kernels[1 - side].stored_keys) for side in range(2)
         )
         self._passed = tuple(_passed_rule(pairing) for pairing in pairings)
         self._watermarks = [NOTHING_YET, NOTHING_YET]
@@ -140,4 +139,3 @@ def _owner(name: str, output: Layout) -> str | None:
         if name.startswith(f"{alias}#"):
             return alias
     return name.partition(".")[0]
-

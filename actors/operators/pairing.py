@@ -106,11 +106,11 @@ def equality_columns(bound: BoundQuery, pairing: Pairing, predicate: Predicate) 
     """The (left, right) columns of an equality that an index can serve: plain attributes of equal column type."""
     if not (isinstance(predicate, Compare) and predicate.op == "="):
         return []
-    sides = (predicate.left, predicate.right)
-    if not all(isinstance(side, Attr) for side in sides):
+    one, other = predicate.left, predicate.right
+    if not (isinstance(one, Attr) and isinstance(other, Attr)):
         return []
-    one, other = sides if sides[0].alias in pairing.left_aliases else sides[::-1]  # type: ignore[union-attr]
-    assert isinstance(one, Attr) and isinstance(other, Attr)
+    if one.alias not in pairing.left_aliases:
+        one, other = other, one
     if one.alias in pairing.left.sub_query.closed or other.alias in pairing.right.sub_query.closed:
         return []
     columns = (

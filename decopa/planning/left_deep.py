@@ -75,9 +75,7 @@ class _Builder:
 
 
 def _union(one: PlanOperator, other: PlanOperator) -> SubQuery:
-    return SubQuery(
-        one.sub_query.aliases | other.sub_query.aliases, one.sub_query.closed | other.sub_query.closed
-    )
+    return SubQuery(one.sub_query.aliases | other.sub_query.aliases, one.sub_query.closed | other.sub_query.closed)
 
 
 def _closing(sub_query: SubQuery, alias: str) -> SubQuery:

@@ -39,9 +39,7 @@ class SubQuery:
         """The NOTs directly below its scope that it has already taken into account."""
         depth = len(self.scope(query)) + 1
         return tuple(
-            negation
-            for negation in query.negations
-            if len(negation.scope) == depth and negation.aliases & self.aliases
+            negation for negation in query.negations if len(negation.scope) == depth and negation.aliases & self.aliases
         )
 
     def as_query(self, query: Query) -> Query:

@@ -153,8 +153,8 @@ class _Binder:
         named = aliases_of(node)
         if len(named) != 1:
             return None
-        column = column_of_expression(node, self._column_or_derived)  # type: ignore[arg-type]
-        return self._derive(next(iter(named)), (node,), column)  # type: ignore[arg-type]
+        column = column_of_expression(node, self._column_or_derived)
+        return self._derive(next(iter(named)), (node,), column)
 
     def _column_or_derived(self, attr: Attr) -> Column:
         for one in self.derived.get(attr.alias, ()):

@@ -32,10 +32,10 @@ from decopa.query.schema import Kind
 from decopa.query.typing import ColumnOf, column_of_expression
 
 #: Module-level helper that generated code may call.
-HELPERS = '''@jit
+HELPERS = """@jit
 def number_or_nan(value):
     return np.nan if value == NULL else float(value)
-'''
+"""
 
 
 class Constants:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-KEYWORDS = frozenset(
-    "QUERY PATTERN WHERE WITHIN RETURN SEQ AND OR KL NSEQ NOT FORALL IN TRUE FALSE".split()
-)
+_CLAUSES = ("QUERY", "PATTERN", "WHERE", "WITHIN", "RETURN")
+_OPERATORS = ("SEQ", "AND", "OR", "KL", "NSEQ", "NOT", "FORALL", "IN", "TRUE", "FALSE")
+KEYWORDS = frozenset((*_CLAUSES, *_OPERATORS))
 UNITS_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "min": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z_0-9]*\Z")
 

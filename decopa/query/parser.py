@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from functools import cache
 from importlib.resources import files
 
 from lark import Lark, Token, Tree
-from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
+from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from decopa.errors import DecoPaError, QueryError, did_you_mean
 from decopa.query.names import UNITS_US
@@ -110,17 +111,18 @@ def _line_and_column(text: str, offset: int) -> tuple[int, int]:
 
 # ---------------------------------------------------------------- syntax errors
 def _syntax_error(err: UnexpectedInput, text: str) -> QueryError:
+    line, column = err.line, err.column
+    wanted: set[str] = set()
     if isinstance(err, UnexpectedCharacters):
-        found, expected = repr(text[err.pos_in_stream : err.pos_in_stream + 1]), err.allowed
-        line, column = err.line, err.column
+        place = err.pos_in_stream or 0
+        found, wanted = repr(text[place : place + 1]), set(err.allowed or ())
     elif isinstance(err, UnexpectedToken) and err.token.type != "$END":
-        found, expected = f"'{err.token}'", err.accepts or err.expected
-        line, column = err.line, err.column
+        found, wanted = f"'{err.token}'", set(err.accepts or err.expected)
     else:
         found = "the end of the text"
-        expected = err.accepts or err.expected if isinstance(err, UnexpectedToken | UnexpectedEOF) else set()
+        if isinstance(err, UnexpectedToken):
+            wanted = set(err.accepts or err.expected)
         line, column = _line_and_column(text, len(text.rstrip()))
-    wanted = set(expected or ())
     hint = _hint(wanted, found, text)
     return QueryError(f"expected {_spoken(wanted)}, found {found}{hint}", line=line, column=column)
 
@@ -288,7 +290,7 @@ def _build_value(node: Tree[Token]) -> Node:
         case "compare":
             sides = [_expression(child) for child in below]
             ops = [{"==": "=", "<>": "!="}.get(str(op), str(op)) for op in tokens]
-            parts = tuple(Compare(op, *pair) for op, pair in zip(ops, zip(sides, sides[1:], strict=False), strict=True))
+            parts = tuple(Compare(op, *pair) for op, pair in zip(ops, itertools.pairwise(sides), strict=True))
             return parts[0] if len(parts) == 1 else AllOf(parts)
         case "among":
             return Among(_expression(below[0]), tuple(_literal(child) for child in below[1:]))

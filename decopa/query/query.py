@@ -253,8 +253,10 @@ def _check_predicate(predicate: Predicate, positions: dict[str, Position], writt
             "it; a condition may name one NOT's events and the events next to that NOT",
         )
     for alias in sorted(aliases_of(predicate)):
-        if positions[alias].kleene and not is_self_pair(predicate, alias) and _compares_alias_with_itself(
-            predicate, alias
+        if (
+            positions[alias].kleene
+            and not is_self_pair(predicate, alias)
+            and _compares_alias_with_itself(predicate, alias)
         ):
             raise _error(
                 named[0],

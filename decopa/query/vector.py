@@ -69,9 +69,13 @@ class ColumnEvaluator:
                     found = found | self._compare("=", predicate.operand, value)
                 return found
             case AllOf():
-                return np.logical_and.reduce([np.broadcast_to(self._mask(p), (self.length,)) for p in predicate.parts])
+                return np.asarray(
+                    np.all([np.broadcast_to(self._mask(p), (self.length,)) for p in predicate.parts], axis=0)
+                )
             case AnyOf():
-                return np.logical_or.reduce([np.broadcast_to(self._mask(p), (self.length,)) for p in predicate.parts])
+                return np.asarray(
+                    np.any([np.broadcast_to(self._mask(p), (self.length,)) for p in predicate.parts], axis=0)
+                )
             case Negated():
                 return np.logical_not(self._mask(predicate.part))
 
@@ -122,9 +126,9 @@ class ColumnEvaluator:
             case "sqrt":
                 return np.sqrt(arguments[0])
             case "min":
-                return np.minimum.reduce(np.broadcast_arrays(*arguments))
+                return np.asarray(np.minimum.reduce(np.broadcast_arrays(*arguments)))
             case "max":
-                return np.maximum.reduce(np.broadcast_arrays(*arguments))
+                return np.asarray(np.maximum.reduce(np.broadcast_arrays(*arguments)))
             case "dist_km":
                 return _distance_km(*(np.radians(argument) for argument in arguments))
         raise AssertionError(f"unknown function {function}")
