@@ -12,7 +12,7 @@ from shuffler.batch import Array
 #: Matches per chunk of output: small enough to stay in the processor's cache until the next operator reads it.
 CHUNK = 32_768
 #: Rows per block of result columns: large blocks are cheaper to get from the system than many small ones.
-BLOCK = 1 << 19
+BLOCK = 1 << 20
 
 
 @dataclass

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,16 +14,20 @@ from decopa.errors import LimitError
 from decopa.query.binding import BoundQuery
 from decopa.query.predicate import Attr
 from decopa.query.schema import NULL, Kind
-from shuffler.batch import Array, Batch, flat_members, length_of, start_of
+from shuffler.batch import Array, Batch, Indices, flat_members, length_of, start_of
 from shuffler.hashing import hash_groups
 from shuffler.layout import Layout, member_column
 from shuffler.source import TraceSource
+
+#: Matches are put in order and turned into Arrow arrays in segments of at least this many.
+SEGMENT = 1 << 18
 
 
 class MatchSink:
     """Collects the matches of one OR-free query as columns.
 
-    Strings are decoded when they arrive: the pool may forget them once the window has passed.
+    Matches that nothing can precede any more are put in order as the run goes on (`settle`), so that memory for them
+    is needed once. Strings are decoded when they arrive: the pool may forget them once the window has passed.
     """
 
     def __init__(self, bound: BoundQuery, layout: Layout, source: TraceSource) -> None:
@@ -29,45 +35,78 @@ class MatchSink:
         query = bound.query
         self.aliases = [alias for alias in query.positive_aliases if query.position(alias).scope == ()]
         self.rows = 0
-        self._times: list[tuple[Array, Array]] = []
-        self._ids: dict[str, list[_Values]] = {alias: [] for alias in self.aliases}
-        self._returned: dict[Attr, list[_Values]] = {attr: [] for attr in query.returns}
-        self._texts: dict[str, list[_Values]] = {}
-        if bound.schema.attributes["id"].kind is Kind.STRING:
-            self._texts = {alias: [] for alias in self.aliases}
+        self._settled: list[pa.RecordBatch] = []
+        self._open: list[_Segment] = []
+        self._texts = self.aliases if bound.schema.attributes["id"].kind is Kind.STRING else []
 
     def add(self, batch: Batch) -> None:
         self.rows += batch.length
-        self._times.append((batch.columns["min_ts"], batch.columns[self._layout.place("max_ts")]))
-        for alias, parts in self._ids.items():
-            parts.append(self._read(batch, alias, "id"))
-        for alias, parts in self._texts.items():
-            parts.append(self._decoded(self._read(batch, alias, "id text")))
-        for attr, parts in self._returned.items():
+        returned = {}
+        for attr in self._bound.query.returns:
             values = self._read(batch, attr.alias, member_column(self._bound, attr))
-            parts.append(self._decoded(values) if self._bound.column(attr).kind is Kind.STRING else values)
+            returned[attr] = self._decoded(values) if self._bound.column(attr).kind is Kind.STRING else values
+        self._open.append(
+            _Segment(
+                batch.columns["min_ts"],
+                batch.columns[self._layout.place("max_ts")],
+                {alias: self._read(batch, alias, "id") for alias in self.aliases},
+                {alias: self._decoded(self._read(batch, alias, "id text")) for alias in self._texts},
+                returned,
+            )
+        )
+
+    def settle(self, watermark_us: int) -> None:
+        """Puts matches that end before the watermark, which no later match can precede, into their final place."""
+        if sum(len(segment.end) for segment in self._open) < SEGMENT:
+            return
+        segment = _Segment.joined(self._open)
+        final = segment.end < watermark_us
+        if bool(final.all()):
+            self._open = []
+            self._settled.append(self._ordered(segment))
+        elif bool(final.any()):
+            self._open = [segment.take(np.flatnonzero(~final))]
+            self._settled.append(self._ordered(segment.take(np.flatnonzero(final))))
 
     def table(self) -> pa.Table:
         """All matches in canonical order: by end, start, then event ids in query order."""
-        start = _joined([one for one, _ in self._times])
-        end = _joined([one for _, one in self._times])
-        ids = {alias: _Values.joined(parts) for alias, parts in self._ids.items()}
-        order = canonical_order([end, start, *(key for values in ids.values() for key in values.sort_keys())])
+        parts = list(self._settled)
+        if self._open or not parts:
+            parts.append(self._ordered(_Segment.joined(self._open) if self._open else self._nothing()))
+        return pa.Table.from_batches(parts)
+
+    def _ordered(self, segment: _Segment) -> pa.RecordBatch:
+        keys = [key for alias in self.aliases for key in segment.ids[alias].sort_keys()]
+        # Among matches that end together, a later start is a smaller distance to it: fewer bits to sort by.
+        order = canonical_order([segment.end, segment.start - segment.end, *keys])
         columns: dict[str, pa.Array] = {
             "query": pa.DictionaryArray.from_arrays(
-                pa.array(np.zeros(self.rows, dtype=np.int32)), pa.array([self._bound.query.name])
+                pa.array(np.zeros(len(order), dtype=np.int32)), pa.array([self._bound.query.name])
             ),
-            "start_ts": _typed(start[order], self._source.ts_type),
-            "end_ts": _typed(end[order], self._source.ts_type),
+            "start_ts": _typed(segment.start[order], self._source.ts_type),
+            "end_ts": _typed(segment.end[order], self._source.ts_type),
         }
+        ids = segment.texts or segment.ids
         for alias in self.aliases:
-            if alias in self._texts:
-                columns[alias] = _Values.joined(self._texts[alias]).array(order, self._source.id_type)
-            else:
-                columns[alias] = ids[alias].array(order, self._source.id_type)
-        for attr, parts in self._returned.items():
-            columns[f"{attr.alias}.{attr.name}"] = self._returned_array(attr, _Values.joined(parts), order)
-        return pa.table(columns)
+            columns[alias] = ids[alias].array(order, self._source.id_type)
+        for attr, values in segment.returned.items():
+            columns[f"{attr.alias}.{attr.name}"] = self._returned_array(attr, values, order)
+        return pa.RecordBatch.from_pydict(columns)
+
+    def _nothing(self) -> _Segment:
+        empty = np.empty(0, dtype=np.int64)
+
+        def values(alias: str, text: bool, dtype: Any) -> _Values:
+            flat = pa.array([], type=pa.string()) if text else np.empty(0, dtype=dtype)
+            return _Values(flat, empty if alias in self._layout.groups else None)
+
+        returned = {}
+        for attr in self._bound.query.returns:
+            kind = self._bound.column(attr).kind
+            dtype = np.float64 if kind is Kind.FLOAT else np.int64
+            returned[attr] = values(attr.alias, kind is Kind.STRING, dtype)
+        ids = {alias: values(alias, False, np.int64) for alias in self.aliases}
+        return _Segment(empty, empty, ids, {alias: values(alias, True, None) for alias in self._texts}, returned)
 
     def _read(self, batch: Batch, alias: str, column: str) -> _Values:
         if alias not in self._layout.groups:
@@ -80,7 +119,7 @@ class MatchSink:
         assert isinstance(values.flat, np.ndarray)
         return _Values(self._source.strings.decode(values.flat), values.lengths)
 
-    def _returned_array(self, attr: Attr, values: _Values, order: Array) -> pa.Array:
+    def _returned_array(self, attr: Attr, values: _Values, order: Indices) -> pa.Array:
         column = self._bound.column(attr)
         kind = {Kind.FLOAT: pa.float64(), Kind.INT: pa.int64(), Kind.BOOL: pa.bool_(), Kind.STRING: pa.string()}
         wanted = kind[column.kind]
@@ -91,6 +130,37 @@ class MatchSink:
         return values.array(order, wanted, nullable=column.nullable)
 
 
+@dataclass(frozen=True)
+class _Segment:
+    """Some matches, by column."""
+
+    start: Array
+    end: Array
+    ids: dict[str, _Values]
+    texts: dict[str, _Values]
+    returned: dict[Attr, _Values]
+
+    @classmethod
+    def joined(cls, parts: Sequence[_Segment]) -> _Segment:
+        first = parts[0]
+        return cls(
+            _joined([part.start for part in parts]),
+            _joined([part.end for part in parts]),
+            {alias: _Values.joined([part.ids[alias] for part in parts]) for alias in first.ids},
+            {alias: _Values.joined([part.texts[alias] for part in parts]) for alias in first.texts},
+            {attr: _Values.joined([part.returned[attr] for part in parts]) for attr in first.returned},
+        )
+
+    def take(self, rows: Indices) -> _Segment:
+        return _Segment(
+            self.start[rows],
+            self.end[rows],
+            {alias: values.take(rows) for alias, values in self.ids.items()},
+            {alias: values.take(rows) for alias, values in self.texts.items()},
+            {attr: values.take(rows) for attr, values in self.returned.items()},
+        )
+
+
 class _Values:
     """Values of one result column: one per match, or a list per match if `lengths` is set."""
 
@@ -99,8 +169,6 @@ class _Values:
 
     @classmethod
     def joined(cls, parts: Sequence[_Values]) -> _Values:
-        if not parts:
-            return cls(np.empty(0, dtype=np.int64), None)
         lengths = None if parts[0].lengths is None else _joined([p.lengths for p in parts if p.lengths is not None])
         if isinstance(parts[0].flat, np.ndarray):
             return cls(_joined([part.flat for part in parts]), lengths)
@@ -117,23 +185,29 @@ class _Values:
         first, last = self.flat[ends - self.lengths], self.flat[ends - 1]
         return [first, self.lengths, last, hash_groups(self.flat, self.lengths)]
 
-    def array(self, order: Array, wanted: pa.DataType, *, nullable: bool = False) -> pa.Array:
-        """The column as Arrow, its matches in the given order."""
+    def take(self, rows: Indices) -> _Values:
+        """The values of some matches, in the given order."""
         if self.lengths is None:
-            flat = self.flat[order] if isinstance(self.flat, np.ndarray) else self.flat.take(pa.array(order))
-            return _typed(flat, wanted, nullable=nullable)
-        ends = np.cumsum(self.lengths)
-        lengths = self.lengths[order]
-        places = flat_members((ends - self.lengths)[order], lengths)
-        flat = (
-            self.flat[places]
-            if isinstance(places, slice) or isinstance(self.flat, np.ndarray)
-            else self.flat.take(pa.array(places))
-        )
-        offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)])
-        if offsets[-1] < 2**31:
-            return pa.ListArray.from_arrays(pa.array(offsets, type=pa.int32()), _typed(flat, wanted, nullable=nullable))
-        return pa.LargeListArray.from_arrays(pa.array(offsets), _typed(flat, wanted, nullable=nullable))
+            return _Values(_picked(self.flat, rows), None)
+        ends, lengths = np.cumsum(self.lengths), self.lengths[rows]
+        return _Values(_picked(self.flat, flat_members((ends - self.lengths)[rows], lengths)), lengths)
+
+    def array(self, order: Indices, wanted: pa.DataType, *, nullable: bool = False) -> pa.Array:
+        """The column as Arrow, its matches in the given order."""
+        values = self.take(order)
+        flat = _typed(values.flat, wanted, nullable=nullable)
+        if values.lengths is None:
+            return flat
+        offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(values.lengths)])
+        if offsets[-1] >= 2**31:
+            raise LimitError("a segment of matches has more than 2^31 group members; use a smaller batch size")
+        return pa.ListArray.from_arrays(pa.array(offsets, type=pa.int32()), flat)
+
+
+def _picked(values: Array | pa.Array, places: Indices | slice) -> Array | pa.Array:
+    if isinstance(values, np.ndarray) or isinstance(places, slice):
+        return values[places]
+    return values.take(pa.array(places))
 
 
 def check_limit(matches: int, max_matches: int, title: str) -> None:

@@ -52,7 +52,10 @@ class OperatorReport:
 
 
 class LocalRuntime:
-    """Runs every query of a plan over one pass of the source."""
+    """Runs every query of a plan over one pass of the source.
+
+    `ordered` puts matches in canonical order as the run goes on; without it that is left to `MatchSink.table`.
+    """
 
     def __init__(
         self,
@@ -62,8 +65,10 @@ class LocalRuntime:
         batch_size: int = DEFAULT_BATCH_SIZE,
         limits: Limits | None = None,
         interleaving: random.Random | None = None,
+        ordered: bool = True,
     ) -> None:
         check_structure(plan)
+        self._ordered = ordered
         self._source, self._batch_size = source, batch_size
         limits = limits or Limits()
         bounds = [bind(part.query, source.schema) for part in plan.parts]
@@ -79,6 +84,8 @@ class LocalRuntime:
         for events in self._source.batches(self._attributes, self._batch_size):
             for pipeline in self._pipelines:
                 pipeline.feed(events)
+                if self._ordered:
+                    pipeline.sink.settle(pipeline.output_watermark_us)
             self.events += len(events)
             # Twice the window is the latest that a match can still be on its way, held back by a NOT at its end.
             self._source.strings.forget_before(int(events.ts[-1]) - 3 * self._windows_us)
@@ -138,7 +145,7 @@ class _Pipeline:
         code_of = source.strings.pin
         self._splitter = LeafSplitter(bound, plan, code_of)
         root = plan.root
-        self._root_title = plan.text(root)
+        self._root, self._root_title = root.name, plan.text(root)
         self.sink = MatchSink(bound, layout_of(bound, root.sub_query), source)
         routing = RoutingTable(plan)
         self._senders = {
@@ -185,6 +192,14 @@ class _Pipeline:
         for sender in self._leaf_senders.values():
             self._send_watermark(sender, END_OF_STREAM)
         self._drain()
+
+    @property
+    def output_watermark_us(self) -> int:
+        """No later match ends before this."""
+        units = self._units.get(self._root)
+        if units is None:  # the root is a leaf: its events are the matches
+            return self._leaf_senders[self._root].watermark_us
+        return min(unit.output_watermark_us for unit in units)
 
     def reports(self) -> Iterator[OperatorReport]:
         for operator in self._plan.operators:

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -18,8 +17,7 @@ from tests.support.shared import SHARED
 settings.register_profile(
     "default", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
-settings.register_profile("thorough", settings.get_profile("default"), max_examples=2_000)
-settings.load_profile(os.environ.get("DECOPA_HYPOTHESIS_PROFILE", "default"))
+settings.load_profile("default")
 
 
 @pytest.fixture(scope="session")

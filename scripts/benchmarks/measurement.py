@@ -1,6 +1,7 @@
 """One workload measured on every peer."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
@@ -88,6 +89,7 @@ class Measurement:
             "bare_loop_seconds": self.bare_loop_seconds,
             "duckdb_seconds": self.duckdb.seconds if self.duckdb else None,
             "ours_seconds": self.ours.seconds if self.ours else None,
+            "ours_table_seconds": self.ours.table_seconds if self.ours else None,
             "ours_comparisons": self.ours.comparisons if self.ours else None,
             "bare_ratio": self.bare_ratio,
             "duckdb_ratio": self.duckdb_ratio,
@@ -97,38 +99,52 @@ class Measurement:
 
 
 def measure(workload: Workload, *, repeat: int, skip_ours: bool, with_duckdb: bool = True) -> Measurement:
-    """Runs every peer on the workload, warm, and keeps the best of the repeats of each."""
+    """Runs every peer on the workload, warm, in turn, and keeps the best of the repeats of each.
+
+    In turn, because what else the machine does changes from second to second and should meet all of them.
+    """
     warm_up = replace(workload, events=workload.events.slice(0, WARM_UP_EVENTS))
     bare_loops.run_bare(warm_up)
-    # The matches are dropped at once, or the next repeat would pay for memory that the last one holds.
-    bare = best_of(repeat, lambda: replace(bare_loops.run_bare(workload), chunks=[], flat_ids=[]))
-    duckdb = None
-    if with_duckdb:
-        with DuckDBPeer(workload) as peer:
-            duckdb = best_of(repeat, peer.run)
-    ours = None
     if not skip_ours:
         run_ours(warm_up)
-        ours = best_of(repeat, lambda: run_ours(workload))
+    bare: list[bare_loops.BareResult] = []
+    duckdb: list[DuckDBResult] = []
+    ours: list[OursResult] = []
+    with DuckDBPeer(workload) if with_duckdb else nullcontext() as peer:
+        while not _enough(repeat, bare, duckdb, ours):
+            # The matches are dropped at once, or the next run would pay for memory that this one holds.
+            bare.append(replace(bare_loops.run_bare(workload), chunks=[], flat_ids=[]))
+            if peer is not None and (len(duckdb) < repeat):
+                duckdb.append(peer.run())
+            if not skip_ours:
+                ours.append(run_ours(workload, with_table=len(ours) < repeat))
+    best = _best(bare)
+    assert best is not None
+    fastest = _best(ours)
+    if fastest is not None:
+        fastest = replace(fastest, table_seconds=min(result.table_seconds for result in ours[:repeat]))
     return Measurement(
         name=workload.name,
         query_text=workload.query_text,
         events=workload.events.num_rows,
-        matches=bare.matches,
-        candidates=bare.candidates,
-        bare_split_seconds=bare.split_seconds,
-        bare_loop_seconds=bare.loop_seconds,
-        duckdb=duckdb,
-        ours=ours,
+        matches=best.matches,
+        candidates=best.candidates,
+        bare_split_seconds=best.split_seconds,
+        bare_loop_seconds=best.loop_seconds,
+        duckdb=_best(duckdb),
+        ours=fastest,
         targets=TARGETS.get(workload.family),
     )
 
 
-def best_of(repeat: int, run: Callable[[], Result]) -> Result:
-    """The fastest of at least `repeat` runs."""
-    results: list[Result] = []
-    while len(results) < repeat or sum(result.seconds for result in results) < LEAST_MEASURED_SECONDS:
-        results.append(run())
-        if len(results) >= MOST_REPEATS * repeat:
-            break
-    return min(results, key=lambda result: result.seconds)
+def _enough(repeat: int, *peers: Sequence[Timed]) -> bool:
+    """Whether every peer that runs has run `repeat` times, and long enough for the best to mean something."""
+    rounds = max(len(results) for results in peers)
+    if rounds < repeat:
+        return False
+    spent = min(sum(result.seconds for result in results) for results in peers if results)
+    return spent >= LEAST_MEASURED_SECONDS or rounds >= MOST_REPEATS * repeat
+
+
+def _best(results: Sequence[Result]) -> Result | None:
+    return min(results, key=lambda result: result.seconds, default=None)

@@ -10,7 +10,7 @@ MISSING = "-"
 def print_peers(measurements: Sequence[Measurement]) -> None:
     """Our engine, the bare loop and DuckDB, with the targets."""
     header = ["workload", "events", "matches", "matches/event", "ours events/s", "ours comparisons/s"]
-    header += ["bare s", "duckdb s", "ours s", "ours/bare", "target", "ours/duckdb", "target", "ok?"]
+    header += ["bare s", "duckdb s", "ours s", "as table s", "ours/bare", "target", "ours/duckdb", "target", "ok?"]
     rows = []
     for each in measurements:
         ours = each.ours
@@ -26,6 +26,7 @@ def print_peers(measurements: Sequence[Measurement]) -> None:
                 _number(each.bare_seconds, 3),
                 _number(each.duckdb.seconds if each.duckdb else None, 3),
                 _number(ours.seconds if ours else None, 3),
+                _number(ours.table_seconds if ours else None, 3),
                 _number(each.bare_ratio, 2),
                 _number(bare_target, 2),
                 _number(each.duckdb_ratio, 2),

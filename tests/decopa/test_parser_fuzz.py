@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from decopa.errors import QueryError
 from decopa.query.parser import parse_workload
+from tests.support.examples import examples
 from tests.support.strategies import queries
 
 TOKENS = re.findall(
@@ -30,19 +31,19 @@ def survives(text: str) -> None:
     assert "\n" not in message
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(150))
 @given(st.text(max_size=80))
 def test_any_text_is_a_query_or_one_clear_error(text: str) -> None:
     survives(text)
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(200))
 @given(st.lists(st.sampled_from(TOKENS), max_size=30))
 def test_any_words_of_the_language_are_a_query_or_one_clear_error(words: list[str]) -> None:
     survives("PATTERN SEQ(A a, B b) " + " ".join(words))
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(200))
 @given(queries(), st.data())
 def test_a_damaged_query_is_a_query_or_one_clear_error(query: object, data: st.DataObject) -> None:
     text = str(query)

@@ -6,10 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.brute_force import brute_force, canonical
+from tests.support.examples import examples
 from tests.support.strategies import queries, streams
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(150))
 @given(st.data())
 def test_the_branches_of_a_query_find_its_matches_together(data: st.DataObject) -> None:
     query = data.draw(queries())

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.brute_force import brute_force, canonical, combinations
+from tests.support.examples import examples
 from tests.support.golden_form import events_of, parsed, query_of
 from tests.support.shared import golden_oracle, needs_golden, semantics_cases
 
@@ -82,7 +83,7 @@ golden_events = st.lists(
 )
 
 
-@settings(max_examples=600)
+@settings(max_examples=examples(600))
 @given(golden_queries(), golden_events)
 def test_brute_force_agrees_with_the_papers_oracle(query: dict[str, Any], stream: list[dict[str, Any]]) -> None:
     stream = [{"id": f"e{number}", **event} for number, event in enumerate(stream)]

@@ -18,6 +18,8 @@ from decopa.planning.validate import check_structure, violations
 from decopa.query.query import Query
 from tests.support.brute_force import brute_force, canonical
 from tests.support.engine import expected_rows, matches_of, sortable, table_of
+from tests.support.examples import examples
+from tests.support.memory import poisoned_memory
 from tests.support.plans import damaged_plans, plans
 from tests.support.strategies import VALUES, queries, streams
 
@@ -37,7 +39,7 @@ def run(
     ).matches
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(250))
 @given(st.data())
 def test_every_plan_finds_exactly_the_matches_of_the_query(data: st.DataObject) -> None:
     query = data.draw(queries())
@@ -46,7 +48,7 @@ def test_every_plan_finds_exactly_the_matches_of_the_query(data: st.DataObject) 
     batch_size = data.draw(st.sampled_from((1, 2, 3, 5, None)))
     seed = data.draw(st.one_of(st.none(), st.integers(0, 2**16)))
     note(f"{query}\n{plan.to_json()}")
-    with interpreted():
+    with interpreted(), poisoned_memory():
         result = run(
             query, events, plan=plan, batch_size=batch_size, interleaving=None if seed is None else Random(seed)
         )
@@ -57,19 +59,19 @@ def test_every_plan_finds_exactly_the_matches_of_the_query(data: st.DataObject) 
     assert sorted(result.to_pylist(), key=sortable) == sorted(rows, key=sortable)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(40))
 @given(st.data())
 def test_the_result_table_is_the_same_whatever_the_plan_the_batches_and_the_order(data: st.DataObject) -> None:
     query = data.draw(queries())
     events = data.draw(streams(query))
     plan = data.draw(plans(query))
-    with interpreted():
+    with interpreted(), poisoned_memory():
         plain = run(query, events)
         other = run(query, events, plan=plan, batch_size=2, interleaving=Random(data.draw(st.integers(0, 2**16))))
     assert other.equals(plain)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(120))
 @given(st.data())
 def test_a_plan_that_the_rules_accept_finds_exactly_the_matches(data: st.DataObject) -> None:
     query = data.draw(queries(max_positions=4))
@@ -80,18 +82,18 @@ def test_a_plan_that_the_rules_accept_finds_exactly_the_matches(data: st.DataObj
         return
     events = data.draw(streams(query))
     note(f"{query}\n{plan.to_json()}")
-    with interpreted():
+    with interpreted(), poisoned_memory():
         result = run(query, events, plan=plan, batch_size=2)
     assert sorted(map(canonical, matches_of(query, result))) == list(map(canonical, brute_force(query, events)))
 
 
 @pytest.mark.slow
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.data())
 def test_compiled_kernels_find_what_interpreted_ones_find(data: st.DataObject) -> None:
     query = data.draw(queries(max_positions=3))
     events = data.draw(streams(query))
     plan = data.draw(plans(query))
-    with interpreted():
+    with interpreted(), poisoned_memory():
         expected = run(query, events, plan=plan)
     assert run(query, events, plan=plan).equals(expected)

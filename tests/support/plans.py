@@ -75,6 +75,7 @@ class _Builder:
     def join_splits(self, target: SubQuery) -> list[Split]:
         """Two sub-queries that together have every position, some of them perhaps twice."""
         positions = sorted(target.positive(self.query))
+        negations = target.negations(self.query)
         splits: list[Split] = []
         for sides in itertools.product(("left", "right", "both"), repeat=len(positions)):
             left, right = (
@@ -82,35 +83,34 @@ class _Builder:
                 for here in ("left", "right")
             )
             if left and right:
-                splits += self.joins_of(target, left, right)
+                splits += self.joins_of(target, left, right, negations)
         return splits
 
-    def joins_of(self, target: SubQuery, left: frozenset[str], right: frozenset[str]) -> list[Split]:
+    def joins_of(
+        self, target: SubQuery, left: frozenset[str], right: frozenset[str], negations: tuple[Negation, ...]
+    ) -> list[Split]:
         """Every way to decide the negations on the left, the right or both; none if one of them needs more."""
         places = [
             [chosen for chosen in ((left,), (right,), (left, right)) if all(self.decides(side, one) for side in chosen)]
-            for one in target.negations(self.query)
+            for one in negations
         ]
         splits: list[Split] = []
         for choice in itertools.product(*places):
-            negated = [
-                frozenset().union(
-                    *(
-                        negation.aliases
-                        for negation, chosen in zip(target.negations(self.query), choice, strict=True)
-                        if side in chosen
-                    )
-                )
+            decided = list(zip(negations, choice, strict=True))
+            inputs = tuple(
+                _part(target, side.union(*(negation.aliases for negation, chosen in decided if side in chosen)))
                 for side in (left, right)
-            ]
-            sides = [side | below for side, below in zip((left, right), negated, strict=True)]
-            inputs = tuple(SubQuery(aliases, target.closed & aliases) for aliases in sides)
+            )
             if target not in inputs and inputs[0] != inputs[1]:
                 splits.append(inputs)
         return splits
 
     def decides(self, positions: frozenset[str], negation: Negation) -> bool:
         return self.query.context_of(negation) <= positions
+
+
+def _part(target: SubQuery, aliases: frozenset[str]) -> SubQuery:
+    return SubQuery(aliases, target.closed & aliases)
 
 
 def _with_partitions(draw: st.DrawFn, plan: QueryPlan) -> QueryPlan:

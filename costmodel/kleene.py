@@ -1,0 +1,140 @@
+"""How many groups a Kleene position can form out of the events of one window (5.3.1).
+
+The sum over group sizes i of C(n, i) * member^i * pair^e(i): n events, each of which fits the rest of the match with
+selectivity `member`, and two of which fit each other with selectivity `pair`. Everything is in logarithms.
+
+The paper needs n to be whole; measured rates are not. A rate of n events per window is read as windows that hold
+floor(n) or floor(n) + 1 events, in the proportion that makes n the mean. So every value is the mean of real counts,
+whole rates give exactly the paper's sum, fewer than one event per window give groups of one, and the sum grows with n.
+"""
+
+from __future__ import annotations
+
+import math
+from enum import Enum
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from costmodel.logarithms import LOG_ZERO, clamped, log_expm1, log_of, log_sum
+
+Floats = npt.NDArray[np.float64]
+
+#: Terms of a sum that are looked at one by one; a wider hill of terms is sampled at this many places.
+_TERMS = 1_024
+#: A term below its hill's top by this many powers of e does not count in double precision.
+_NEGLIGIBLE = 45.0
+#: Below this n, factorials are taken directly.
+_SMALL = 64
+_LOG_FACTORIALS = np.array([math.lgamma(k + 1) for k in range(_SMALL + 1)])
+
+
+class KleenePairs(Enum):
+    """Which pairs of a group's members the conditions between members are checked on.
+
+    `NEIGHBOURS` is the printed exponent e(i) = i - 1, `ALL` the i(i-1)/2 that the match definition (3.1) asks for and
+    that the engine checks.
+    """
+
+    NEIGHBOURS = "neighbours"
+    ALL = "all"
+
+
+@lru_cache(maxsize=16_384)
+def log_groups(events: float, log_member: float, log_pair: float, pairs: KleenePairs) -> float:
+    """The logarithm of the number of non-empty groups that `events` events per window form."""
+    whole = math.floor(events)
+    part = events - whole
+    fewer = _log_groups_of(whole, log_member, log_pair, pairs)
+    if not part:
+        return fewer
+    more = _log_groups_of(whole + 1, log_member, log_pair, pairs)
+    return log_sum(math.log1p(-part) + fewer, math.log(part) + more)
+
+
+def log_empty_group(log_pair: float, pairs: KleenePairs) -> float:
+    """The logarithm of the term for i = 0, with which the printed sum begins: 1 / sigma for the exponent i - 1."""
+    return clamped(-log_pair) if pairs is KleenePairs.NEIGHBOURS else 0.0
+
+
+def _log_groups_of(count: int, log_member: float, log_pair: float, pairs: KleenePairs) -> float:
+    if count == 0 or log_member <= LOG_ZERO:
+        return LOG_ZERO
+    if pairs is KleenePairs.NEIGHBOURS or log_pair == 0.0:
+        return _log_neighbour_sum(count, log_member, log_pair)
+    return _log_hill_sum(count, log_member, log_pair)
+
+
+def _log_neighbour_sum(count: int, log_member: float, log_pair: float) -> float:
+    """((1 + pair * member)^n - 1) / pair, the closed form of the sum with exponent i - 1."""
+    log_step = log_member + log_pair
+    log_events = math.log(count)
+    if log_events + log_step < -20:  # the two leading terms are all that a double can hold, and pair may be 0
+        return log_events + log_member + math.log1p((count - 1) / count * math.exp(log_events + log_step) / 2)
+    exponent = math.exp(log_events + math.log(math.log1p(math.exp(log_step))))
+    return clamped(log_expm1(exponent) - log_pair)
+
+
+def _log_hill_sum(count: int, log_member: float, log_pair: float) -> float:
+    """The sum with exponent i(i-1)/2. Its terms rise to one top and fall again, faster and faster on both sides.
+
+    A hill of many terms is so smooth that every h-th term, times h, gives the sum to the last digits.
+    """
+    top = _top(count, log_member, log_pair)
+
+    def log_terms(sizes: Floats) -> Floats:
+        with np.errstate(over="ignore"):  # a term that is too small for a float counts as -inf
+            return _log_binomials(count, sizes) + sizes * log_member + sizes * (sizes - 1) / 2 * log_pair
+
+    highest = float(log_terms(np.array([float(top)]))[0])
+    reach = 2.0 ** np.arange(max(count, 2).bit_length() + 1)
+    ends = []
+    for direction in (-1, 1):
+        sizes = np.clip(top + direction * reach, 1.0, float(count))
+        fallen = log_terms(sizes) < highest - _NEGLIGIBLE
+        ends.append(int(sizes[np.argmax(fallen)] if fallen.any() else sizes[-1]))
+    step = max(1, -(-(ends[1] - ends[0] + 1) // _TERMS))
+    terms = log_terms(np.arange(ends[0], ends[1] + 1, step, dtype=np.float64))
+    summed = float(np.sum(np.exp(terms - highest)))
+    return clamped(highest + math.log(summed) + math.log(step))
+
+
+def _top(count: int, log_member: float, log_pair: float) -> int:
+    """The group size with the largest term: the first that the next size does not exceed."""
+    low, high = 1, count
+    while low < high:
+        size = (low + high) // 2
+        if log_of((count - size) / (size + 1)) + log_member + size * log_pair < 0:
+            high = size
+        else:
+            low = size + 1
+    return low
+
+
+def _log_binomials(count: int, sizes: Floats) -> Floats:
+    """log C(count, size), accurate also where count is so large that log count! has lost its last digits."""
+    rest = float(count) - sizes
+    if count <= _SMALL:
+        known = _LOG_FACTORIALS
+        return np.asarray(known[count] - known[sizes.astype(int)] - known[rest.astype(int)])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        left = np.log1p(-sizes / float(count))
+        # log count! - log rest! by Stirling's series, with the large parts taken away from each other beforehand.
+        falling = sizes * (math.log(count) - 1) - (rest + 0.5) * left + _stirling_tail(float(count))
+        falling -= _stirling_tail(rest)
+    ends = rest < _SMALL
+    if ends.any():
+        falling = np.where(ends, _log_factorials(float(count)) - _log_factorials(np.where(ends, rest, 0.0)), falling)
+    return np.asarray(falling - _log_factorials(sizes))
+
+
+def _log_factorials(numbers: Floats | float) -> Floats:
+    numbers = np.asarray(numbers, dtype=np.float64)
+    large = np.maximum(numbers, _SMALL)
+    series = large * (np.log(large) - 1) + 0.5 * np.log(2 * math.pi * large) + _stirling_tail(large)
+    return np.where(numbers <= _SMALL, _LOG_FACTORIALS[np.minimum(numbers, _SMALL).astype(int)], series)
+
+
+def _stirling_tail(numbers: Floats | float) -> Floats | float:
+    return (1 - 1 / (30 * numbers) / numbers) / (12 * numbers)

@@ -1,0 +1,144 @@
+"""Small runs whose matches can be counted by hand; each plan and batch size below once gave a wrong answer or is the
+shortest way to say what a rule means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+import decopa
+from actors.jit import interpreted
+from decopa.planning.plan import Plan, QueryPlan
+from decopa.query.parser import parse
+from tests.support.brute_force import Match, brute_force, canonical
+from tests.support.engine import matches_of, table_of
+from tests.support.memory import poisoned_memory
+from tests.support.plan_text import leaves, operator, plan_of
+
+A, B, C = leaves("a", "b", "c")
+
+
+def stream(text: str) -> list[dict[str, object]]:
+    """`A0 B3`: an A event at 0 us, then a B event at 3 us; ids count from 0."""
+    return [{"id": number, "ts": int(word[1:]), "type": word[0]} for number, word in enumerate(text.split())]
+
+
+def found(text: str, events: str) -> list[Match]:
+    with interpreted(), poisoned_memory():
+        return matches_of(parse(text), decopa.run(text, table_of(stream(events)), batch_size=1))
+
+
+def assert_exact(plan: QueryPlan, events: str, batch_sizes: Sequence[int | None] = (None, 1, 2)) -> None:
+    expected = list(map(canonical, brute_force(plan.query, stream(events))))
+    for batch_size in batch_sizes:
+        with interpreted(), poisoned_memory():
+            result = decopa.run(plan.query, table_of(stream(events)), plan=Plan((plan,)), batch_size=batch_size)
+        assert sorted(map(canonical, matches_of(plan.query, result))) == expected
+
+
+# ------------------------------------------------------------------- negation
+@pytest.mark.parametrize(
+    ("events", "matches"),
+    [
+        ("A0 B3 C5", 0),
+        ("A0 B5 C5", 1),  # not strictly before c
+        ("A0 B0 C5", 1),  # not strictly after a
+        ("A0 C5 B6", 1),
+        ("A0 C5 B4", 0),  # arrives last, lies inside
+    ],
+)
+def test_not_in_the_middle_blocks_strictly_between_its_neighbours(events: str, matches: int) -> None:
+    assert len(found("PATTERN SEQ(A a, NOT(B b), C c) WITHIN 10 us", events)) == matches
+
+
+@pytest.mark.parametrize(
+    ("events", "matches"),
+    [
+        ("A0 B1", 1),
+        ("A0 B1 C1", 1),
+        ("A0 B1 C2", 0),
+        ("A0 B1 C10", 0),  # exactly at the end of the window of the match
+        ("A0 B1 C11", 1),
+        ("A0 B1 C11 A20", 1),  # reported before the stream has ended
+    ],
+)
+def test_not_at_the_end_blocks_until_the_window_of_the_match_has_passed(events: str, matches: int) -> None:
+    assert len(found("PATTERN SEQ(A a, B b, NOT(C c)) WITHIN 10 us", events)) == matches
+
+
+@pytest.mark.parametrize(
+    ("events", "matches"),
+    [("C0 A5 B11", 1), ("C1 A5 B11", 0), ("C4 A5 B11", 0), ("C5 A5 B11", 1)],
+)
+def test_not_at_the_start_blocks_within_one_window_before_the_end(events: str, matches: int) -> None:
+    assert len(found("PATTERN SEQ(NOT(C c), A a, B b) WITHIN 10 us", events)) == matches
+
+
+def test_a_negated_sequence_blocks_only_as_a_whole() -> None:
+    text = "PATTERN SEQ(A a, NOT(SEQ(B b, D d)), C c) WITHIN 10 us"
+    assert len(found(text, "A0 D1 B2 C5")) == 1
+    assert len(found(text, "A0 B1 D2 C5")) == 0
+
+
+def test_not_inside_not_takes_the_block_away() -> None:
+    text = "PATTERN SEQ(A a, NOT(SEQ(B b, NOT(D d), E e)), C c) WITHIN 20 us"
+    assert len(found(text, "A0 B1 E3 C5")) == 0
+    assert len(found(text, "A0 B1 D2 E3 C5")) == 1
+
+
+def test_a_negated_event_may_be_one_that_the_match_binds() -> None:
+    assert found("PATTERN AND(SEQ(A a, NOT(B n), C c), B b) WITHIN 9 us", "A0 B1 C2") == []
+
+
+def test_returning_a_time_survives_a_negation() -> None:
+    text = "PATTERN SEQ(AND(A a, B b), NOT(C c)) WITHIN 6 us RETURN a.ts"
+    with interpreted():
+        result = decopa.run(text, table_of(stream("A0 B1")))
+    assert result.column("a.ts").to_pylist() == [0]
+
+
+# --------------------------------------------------------------------- Kleene
+def test_a_group_that_both_inputs_have_formed_is_the_same_group() -> None:
+    plan = plan_of(
+        "AND(KL(A a), B b, C c)",
+        *(A, B, C),
+        operator("ab", "a* b", "a b"),
+        operator("ca", "a* c", "c a"),
+        operator("q", "a* b c", "ab ca"),
+    )
+    assert_exact(plan, "B0 A1 A2 C3 A4")
+    assert_exact(plan, "C0 B1 A2 A3 C4")
+
+
+def test_members_of_a_group_come_in_time_order_with_ties_in_stream_order() -> None:
+    events = [
+        {"id": 7, "ts": 1, "type": "B"},
+        {"id": 3, "ts": 1, "type": "B"},
+        {"id": 9, "ts": 0, "type": "B"},
+    ]
+    events.sort(key=lambda event: int(str(event["ts"])))
+    with interpreted(), poisoned_memory():
+        result = decopa.run("PATTERN KL(B b) WITHIN 5 us", table_of(events), batch_size=1)
+    assert sorted(result.column("b").to_pylist()) == [[3], [7], [7, 3], [9], [9, 3], [9, 7], [9, 7, 3]]
+
+
+# ------------------------------------------------------------------------- OR
+def test_an_alternative_without_matches_does_not_disturb_the_others() -> None:
+    text = "PATTERN OR(SEQ(KL(A a), B b), SEQ(B b, KL(A a))) WITHIN 6 us"
+    assert found(text, "A0 B1") == [{"a": (0,), "b": (1,)}]
+
+
+def test_a_match_of_two_alternatives_appears_once() -> None:
+    assert found("PATTERN OR(SEQ(A a, B b), AND(B b, A a)) WITHIN 6 us", "A0 B1") == [{"a": (0,), "b": (1,)}]
+
+
+# --------------------------------------------------------------------- result
+def test_the_columns_of_a_result_do_not_depend_on_whether_there_are_matches() -> None:
+    text = "PATTERN SEQ(A a, KL(B b)) WITHIN 5 us RETURN a.ts, b.ts, b.id"
+    with interpreted():
+        some = decopa.run(text, table_of(stream("A0 B1")))
+        none = decopa.run(text, table_of(stream("B0 A1")))
+    assert none.num_rows == 0
+    assert none.schema == some.schema
