@@ -22,7 +22,7 @@ from costmodel.logarithms import LOG_ZERO, clamped, log_expm1, log_of, log_sum
 Floats = npt.NDArray[np.float64]
 
 #: Terms of a sum that are looked at one by one; a wider hill of terms is sampled at this many places.
-_TERMS = 1_024
+_TERMS = 256
 #: A term below its hill's top by this many powers of e does not count in double precision.
 _NEGLIGIBLE = 45.0
 #: Below this n, factorials are taken directly.
@@ -133,7 +133,8 @@ def _log_factorials(numbers: Floats | float) -> Floats:
     numbers = np.asarray(numbers, dtype=np.float64)
     large = np.maximum(numbers, _SMALL)
     series = large * (np.log(large) - 1) + 0.5 * np.log(2 * math.pi * large) + _stirling_tail(large)
-    return np.where(numbers <= _SMALL, _LOG_FACTORIALS[np.minimum(numbers, _SMALL).astype(int)], series)
+    known = _LOG_FACTORIALS[np.minimum(numbers, _SMALL).astype(int)]
+    return np.asarray(np.where(numbers <= _SMALL, known, series))
 
 
 def _stirling_tail(numbers: Floats | float) -> Floats | float:

@@ -34,7 +34,8 @@ class JoinLogic:
         pairings = (self.pairing, self.pairing.flipped())
         blocks = OutputBlocks(output.layout.columns, BLOCK if spec.operator == spec.plan.root else CHUNK)
         self._kernels = tuple(_kernel(spec, pairing, output.layout, blocks) for pairing in pairings)
-        self._groups = {alias: alias in self.pairing.left_aliases for alias in output.layout.groups}
+        self._groups = output.layout.groups
+        self._aliases = (self.pairing.left_aliases, self.pairing.right_aliases)
         self._stores = tuple(
             Store(inputs[side].layout, hashed=self._kernels[1 - side].stored_keys) for side in range(2)
         )
@@ -45,9 +46,9 @@ class JoinLogic:
     def on_batch(self, side: int, batch: Batch) -> Iterator[Batch]:
         other = self._stores[1 - side]
         if len(other):
+            stored = other.heaps
             heaps = {
-                alias: batch.heaps[alias] if mine == (side == 0) else other.heaps[alias]
-                for alias, mine in self._groups.items()
+                alias: batch.heaps[alias] if alias in self._aliases[side] else stored[alias] for alias in self._groups
             }
             for rows, columns in self._kernels[side].matches(batch, other, self.counters):
                 yield Batch(rows, columns, heaps)

@@ -40,7 +40,8 @@ class NegationLogic:
         self._before = sorted(f"{alias}.first" for alias in earliest(order, self.negation.before))
         self._after = sorted(f"{alias}.last" for alias in latest(order, self.negation.after))
         self._layout = positive.layout
-        self._output_columns = Side.of(bound, spec.operator.sub_query).layout.columns
+        output = Side.of(bound, spec.operator.sub_query).layout
+        self._output_columns = {name: positive.layout.place(name) for name in output.columns}
         self._kernel = self._write_kernel(spec, positive, negated)
         self._negated = Store(negated.layout, hashed=self._kernel.stored_keys)
         waiting = Layout({**positive.layout.columns, DEADLINE: np.dtype(np.int64)}, positive.layout.groups,
@@ -121,4 +122,5 @@ class NegationLogic:
         blocked = self._kernel.any_match(batch, self._negated, self.counters)
         free = batch.take(np.flatnonzero(~blocked))
         if free.length:
-            yield Batch(free.length, {name: free.columns[name] for name in self._output_columns}, free.heaps)
+            columns = {name: free.columns[place] for name, place in self._output_columns.items()}
+            yield Batch(free.length, columns, free.heaps)
