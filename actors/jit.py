@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import importlib.util
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -54,12 +55,18 @@ def interpreted() -> Iterator[None]:
         _interpreted = before
 
 
-def load(body: str) -> ModuleType:
-    """The module with the functions of `body`, each decorated with `@jit`; compiled on its first call."""
+def load(body: str, *, helpers: str = "") -> ModuleType:
+    """The module with the functions of `body`, each decorated with `@jit`; compiled on its first call.
+
+    Functions in `helpers` can be called from `body`; they have a module of their own, so that they compile once.
+    """
     found = _modules.get((body, _interpreted))
     if found is None:
-        source = (_INTERPRETED_HEAD if _interpreted else _COMPILED_HEAD) + "\n\n" + body
-        found = _modules[body, _interpreted] = _import(source)
+        lines = [_INTERPRETED_HEAD if _interpreted else _COMPILED_HEAD]
+        if helpers:
+            names = re.findall(r"^def (\w+)", helpers, re.MULTILINE)
+            lines.append(f"from {load(helpers).__name__} import {', '.join(names)}")
+        found = _modules[body, _interpreted] = _import("\n\n".join([*lines, body]))
     return found
 
 

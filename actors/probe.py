@@ -95,7 +95,7 @@ class ProbeKernel:
         arguments += [batch.heaps[alias][name] for alias, name in writer.probe_heaps]
         arguments += [store.heap(alias, name) for alias, name in writer.store_heaps]
         arguments += self._constants
-        return jit.load(self._source).probe, arguments
+        return jit.load(self._source, helpers=_HELPERS).probe, arguments
 
 
 def _time_order(batch: Batch, window_us: int) -> Indices:
@@ -131,7 +131,7 @@ def _source(writer: PairWriter, *, hashed: bool, exists: bool) -> str:
         "<write>": write,
     }.items():
         text = _filled(text, mark, lines)
-    return "\n\n".join([HELPERS, _SEARCH, text])
+    return text
 
 
 def _filled(text: str, mark: str, lines: Sequence[str]) -> str:
@@ -191,6 +191,8 @@ def first_at_least(values, hint, begin, end, wanted):
             high = middle
     return low
 '''
+
+_HELPERS = f"{HELPERS}\n\n{_SEARCH}"
 
 # Places are unsigned in the inner loops: Numba then leaves out the check for negative indices, a third of the time.
 # Probe rows that follow from one row of an earlier operator share one of their bounds; the anchors are where the first

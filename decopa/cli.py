@@ -63,6 +63,8 @@ def _run(args: argparse.Namespace) -> None:
     from shuffler.source import TraceColumns
 
     progress = Progress() if sys.stderr.isatty() and not args.quiet else None
+    if progress is not None:
+        progress.preparing()
     try:
         result = run_detailed(
             queries[0] if len(queries) == 1 else queries,
@@ -204,16 +206,23 @@ class Progress:
         self._clock, self._start = clock, clock()
         self._next = self._start + self.INTERVAL_S
 
+    def preparing(self) -> None:
+        """What to say while nothing can be counted yet."""
+        self._write("preparing (a query of a new shape compiles for some seconds, once)")
+
     def __call__(self, events: int, matches: int) -> None:
         now = self._clock()
         if now >= self._next:
             self._next = now + self.INTERVAL_S
             rate = events / (now - self._start)
             line = f"{events:,} events, {rate:,.0f} events/s, {matches:,} matches"
-            print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+            self._write(line)
 
     def clear(self) -> None:
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        self._write("")
+
+    def _write(self, line: str) -> None:
+        print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
 
 def _summarize(queries: Sequence[Query], result: RunResult, out: Path | None) -> None:

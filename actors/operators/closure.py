@@ -7,6 +7,7 @@ conditions between members is a match.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from actors.output import BLOCK, CHUNK, Counters, OutputBlocks
 from actors.pair_writer import Side
 from decopa.planning.subquery import SubQuery
 from decopa.query.binding import BoundQuery
-from decopa.query.kernel import ConditionWriter, Constants
+from decopa.query.kernel import HELPERS, ConditionWriter, Constants
 from decopa.query.predicate import Attr, Compare
 from shuffler.batch import Array, Batch, Indices, key_of, length_of, start_of
 from shuffler.hashing import hash_groups
@@ -127,7 +128,7 @@ class Closure:
         room = 4 * len(fresh) + 64
         while True:
             offsets, members = np.empty(len(fresh) + 1, dtype=np.int64), np.empty(room, dtype=np.int64)
-            families, used = jit.load(self._kernel.source).families(fresh, *arguments, offsets, members)
+            families, used = self._kernel.load().families(fresh, *arguments, offsets, members)
             if used <= room:
                 return offsets[: families + 1], members[:used]
             room = int(used)
@@ -143,7 +144,7 @@ class Closure:
         inputs = [rows.columns["min_ts"], rows.columns[self.layout.place("max_ts")], marks, fresh]
         inputs += [rows.columns[name] for name in kernel.columns]
         inputs += self._constants
-        grow = jit.load(kernel.source).groups
+        grow = kernel.load().groups
         while state[0] < len(offsets) - 1:
             columns, heap = self._blocks.room(CHUNK), self._heap_blocks.room(max(2 * CHUNK, deepest))
             written = [columns[name] for name, _ in kernel.outputs] + [heap[name] for name, _ in kernel.members]
@@ -204,6 +205,9 @@ class _ClosureKernel:
             [source for _, source in self.outputs],
             [source for _, source in self.members],
         )
+
+    def load(self) -> ModuleType:
+        return jit.load(self.source, helpers=HELPERS)
 
 
 def _between_members(pair: Compare) -> Compare:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from textwrap import indent
 
-from decopa.query.kernel import HELPERS
-
 
 def closure_source(
     identity: int,
@@ -46,7 +44,7 @@ def closure_source(
         .replace("                    <write>", indent("\n".join(write), " " * 20))
         .replace("                        <copy>", indent("\n".join(copy), " " * 24))
     )
-    return "\n\n".join([HELPERS, families, groups])
+    return f"{families}\n\n{groups}"
 
 
 _FAMILIES = '''@jit

@@ -67,6 +67,7 @@ class Pairing:
             condition
             for condition in self.bound.conditions
             if condition.aliases <= both
+            and condition.useful_with(both)
             and not condition.aliases <= self.left_aliases
             and not condition.aliases <= self.right_aliases
         )

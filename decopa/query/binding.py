@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from decopa.errors import QueryError, did_you_mean
+from decopa.query.implied import implied_comparisons
 from decopa.query.predicate import (
     Arithmetic,
     Attr,
@@ -51,10 +52,18 @@ class Derived:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition over several aliases, rewritten to refer to attributes and derived columns only."""
+    """A condition over several aliases, rewritten to refer to attributes and derived columns only.
+
+    A condition that only follows from others names the aliases it was concluded over (`through`): it is of use where
+    none of them is bound.
+    """
 
     predicate: Predicate
     aliases: frozenset[str]
+    through: frozenset[str] = frozenset()
+
+    def useful_with(self, aliases: frozenset[str]) -> bool:
+        return not self.through & aliases
 
 
 @dataclass(frozen=True)
@@ -108,6 +117,10 @@ def bind(query: Query, schema: Schema) -> BoundQuery:
             filters.setdefault(alias, []).append(predicate)
     for attr in query.returns:
         binder.column_of(attr)
+    stated = [condition.predicate for condition in conditions]
+    for implied in implied_comparisons(stated, binder.comparable):
+        named = aliases_of(implied.predicate)
+        conditions.append(Condition(implied.predicate, named, implied.through))
     return BoundQuery(
         query,
         schema,
@@ -137,6 +150,11 @@ class _Binder:
             where = {} if attr.at is None else {"line": attr.at.line, "column": attr.at.column}
             raise QueryError(f"unknown attribute '{attr.name}' in '{attr}'{near}", **where)
         return column
+
+    def comparable(self, one: Attr, other: Attr) -> bool:
+        """Whether values of both attributes can stand in one chain of comparisons: one kind, one side of every NOT."""
+        kinds = {self._column_or_derived(attr).kind for attr in (one, other)}
+        return len(kinds) == 1 and self.query.scope_of(one.alias) == self.query.scope_of(other.alias)
 
     def lower(self, predicate: Predicate) -> Predicate:
         return rewrite(rewrite(predicate, self._distance), self._hoist)  # type: ignore[return-value]

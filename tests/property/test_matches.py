@@ -88,10 +88,10 @@ def test_a_plan_that_the_rules_accept_finds_exactly_the_matches(data: st.DataObj
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(25))
+@settings(max_examples=examples(80))
 @given(st.data())
 def test_compiled_kernels_find_what_interpreted_ones_find(data: st.DataObject) -> None:
-    query = data.draw(queries(max_positions=3))
+    query = data.draw(queries(max_positions=4))
     events = data.draw(streams(query))
     plan = data.draw(plans(query))
     with interpreted(), poisoned_memory():

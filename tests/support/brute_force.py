@@ -159,11 +159,11 @@ def everything(binding: Binding) -> Group:
 
 
 def first(group: Group) -> int:
-    return min(event["ts"] for event in group)
+    return min(int(event["ts"]) for event in group)
 
 
 def last(group: Group) -> int:
-    return max(event["ts"] for event in group)
+    return max(int(event["ts"]) for event in group)
 
 
 def below(pattern: Pattern, binding: Binding) -> Group:

@@ -76,7 +76,7 @@ def value_of(expression: Expr, bound: Mapping[str, Event]) -> Value:
             return call(expression.function, [value_of(argument, bound) for argument in expression.arguments])
 
 
-def arithmetic(op: str, left: Any, right: Any) -> Value:
+def arithmetic(op: str, left: Any, right: Any) -> Any:
     if is_missing(left) or is_missing(right):
         return None
     match op:
@@ -99,7 +99,7 @@ def divide(left: float, right: float) -> float:
     return math.copysign(math.inf, left) * math.copysign(1.0, right)
 
 
-def call(function: str, arguments: list[Any]) -> Value:
+def call(function: str, arguments: list[Any]) -> Any:
     if any(is_missing(argument) for argument in arguments):
         return None
     match function:

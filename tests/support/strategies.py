@@ -210,9 +210,8 @@ def _numeric(draw: st.DrawFn, leaves: Sequence[Leaf]) -> Expr:
 @st.composite
 def streams(draw: st.DrawFn, query: Query, max_events: int = 12) -> list[dict[str, Any]]:
     """Events in time order, with ties, repeated and missing values, and types the query does not know."""
-    named = {attr.name for predicate in query.where for attr in attributes(predicate)}
-    named |= {attr.name for attr in query.returns}
-    present = sorted(named & VALUES.keys())
+    compared = {attr.name for predicate in query.where for attr in attributes(predicate)}
+    present = sorted((compared | {attr.name for attr in query.returns}) & VALUES.keys())
     types = st.sampled_from((*query.event_types, *query.event_types, "Unrelated"))
     values = st.fixed_dictionaries(
         {"type": types, "gap": st.sampled_from((0, 1, 1, 2, 4))},
@@ -224,8 +223,9 @@ def streams(draw: st.DrawFn, query: Query, max_events: int = 12) -> list[dict[st
     for event in drawn:
         ts += event.pop("gap")
         events.append({**event, "ts": ts})
+    ids_are_text = "id" not in compared and draw(st.booleans())  # conditions compare ids with whole numbers
     for event, number in zip(events, draw(st.permutations(range(len(events)))), strict=True):
-        event["id"] = number
+        event["id"] = f"e{number}" if ids_are_text else number
     while combinations(query, events) > AFFORDABLE:
         events.pop()
     return events

@@ -1,0 +1,210 @@
+"""Statistics from a trace: counted rates, and selectivities from a sample of the pairs that can meet.
+
+What the model needs (5.3.1) and what is measured here:
+
+- The rate of a type is its number of events, times the window, divided by the time from first to last event.
+- For two positions in order (SEQ), the pairs that can meet have the first event before the second, at most a window
+  apart: r(A) r(B) of them per window. For positions without order (AND) there are twice as many, since either may come
+  first. The rate formulas count these pairs, and so does the engine (one comparison per pair, made by the later of the
+  two). So time belongs to the rate; the *selectivity* is the share of exactly these pairs that fulfils the conditions.
+- For members of a KL group, pairs are two events of the type at most a window apart, the earlier one on the left.
+
+Rates assume that events come evenly. In bursts or with a daily rhythm more pairs meet than r(A) r(B) says.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from costmodel.events import EventColumns, Ints
+from costmodel.meeting import MeetingPairs, Relation, fulfilling, meeting_pairs
+from costmodel.statistics import (
+    Pair,
+    PairSelectivity,
+    Statistics,
+    connected_pairs,
+    neighbouring_positions,
+    pair_of,
+    query_text,
+)
+from decopa.errors import StatisticsError, did_you_mean
+from decopa.query.analysis import Position
+from decopa.query.binding import BoundQuery, bind
+from decopa.query.names import duration_text
+from decopa.query.predicate import Attr, Compare, Node, Predicate, aliases_of, attributes, is_self_pair, rewrite
+from decopa.query.query import Query
+
+#: Pairs that are looked at for one selectivity: a share of 1 % is then known to 5 % (one standard error).
+DEFAULT_PAIRS = 40_000
+#: The two sides of a pair, as conditions on it call them.
+_FIRST, _SECOND = "first", "second"
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Statistics of a trace, and lines that the user should see."""
+
+    statistics: Statistics
+    notices: tuple[str, ...] = ()
+
+
+def estimate_statistics(
+    query: Query, trace: pa.Table | EventColumns, *, pairs: int = DEFAULT_PAIRS, seed: int = 0
+) -> Estimate:
+    """What the planner needs to know about the trace for this query; the same seed gives the same statistics.
+
+    At most `pairs` pairs are looked at for each pair of positions that a condition connects; if there are fewer, all.
+    A share of which no example was found counts as half an example, since never cannot be told from rarely.
+    """
+    if pairs < 1:
+        raise StatisticsError(f"a selectivity needs at least one pair to look at, got {pairs}")
+    if isinstance(trace, EventColumns):
+        events = trace
+    else:
+        needed = {attr.name for predicate in query.where for attr in attributes(predicate)}
+        events = EventColumns.from_table(trace, attributes=needed)
+    estimator = _Estimator(query, events, pairs, np.random.default_rng(seed))
+    rates = estimator.rates()
+    for branch in query.branches:
+        estimator.measure(branch)
+    by_type, by_alias = estimator.selectivities()
+    statistics = Statistics(
+        window_us=query.window_us,
+        rates=rates,
+        type_pairs=by_type,
+        alias_pairs=by_alias,
+        filter_shares=estimator.filter_shares,
+        measured_for=tuple(dict.fromkeys(map(query_text, (query, *query.branches)))),
+    )
+    return Estimate(statistics, tuple(dict.fromkeys(estimator.notices)))
+
+
+class _Estimator:
+    """Collects what the alternatives of a query show; two positions are measured where they first meet."""
+
+    def __init__(self, query: Query, events: EventColumns, pairs: int, rng: np.random.Generator) -> None:
+        self._query, self._events, self._pairs, self._rng = query, events, pairs, rng
+        self._measured: dict[Pair, PairSelectivity] = {}
+        self._types: dict[Pair, Pair] = {}  # pair of aliases -> pair of types
+        self.filter_shares: dict[str, float] = {}
+        self.notices: list[str] = []
+
+    def rates(self) -> dict[str, float]:
+        """Events per window of each type of the query."""
+        window_us, ts = self._query.window_us, self._events.ts
+        span_us = int(ts[-1] - ts[0]) if len(ts) else 0
+        if span_us <= 0:
+            raise StatisticsError("rates cannot be measured: the trace needs events at two different times at least")
+        if span_us < window_us:
+            self.notices.append(
+                f"the trace spans {duration_text(span_us)}, less than the window of {duration_text(window_us)}: "
+                "rates are extrapolated"
+            )
+        counts = {event_type: len(self._events.rows_of(event_type)) for event_type in self._query.event_types}
+        for event_type, count in counts.items():
+            if not count:
+                raise StatisticsError(
+                    f"the trace has no event of type '{event_type}', so its rate cannot be measured"
+                    f"{did_you_mean(event_type, self._events.type_names)}"
+                )
+        return {event_type: count * window_us / span_us for event_type, count in counts.items()}
+
+    def measure(self, branch: Query) -> None:
+        """Adds the selectivities of an OR-free query."""
+        bound = bind(branch, self._events.schema)
+        rows = {position.alias: self._passing(bound, position) for position in branch.positions}
+        connected = connected_pairs(branch)
+        for one, other in neighbouring_positions(branch):
+            pair = pair_of(one.alias, other.alias)
+            self._types[pair] = pair_of(one.type, other.type)
+            if pair in connected and pair not in self._measured:
+                self._measured[pair] = self._selectivity(branch, one, other, rows)
+        for predicate in branch.where:
+            if len(aliases_of(predicate)) > 2:
+                self.notices.append(
+                    f"'{predicate}' is on more than two events: selectivities are of pairs, so it is left out of them"
+                )
+
+    def selectivities(self) -> tuple[tuple[PairSelectivity, ...], tuple[PairSelectivity, ...]]:
+        """By types where that says which positions are meant, by aliases where a type appears several times."""
+        meant = Counter(self._types.values())
+        by_type, by_alias = [], []
+        for pair, measured in self._measured.items():
+            types = self._types[pair]
+            if meant[types] == 1:
+                by_type.append(replace(measured, first=types[0], second=types[1]))
+            else:
+                by_alias.append(measured)
+        return tuple(by_type), tuple(by_alias)
+
+    def _passing(self, bound: BoundQuery, position: Position) -> Ints:
+        """The events that pass the conditions on this position alone; all of them if none does."""
+        rows = self._events.rows_of(position.type)
+        filters = bound.filters.get(position.alias, ())
+        if not filters:
+            return rows
+        mask = fulfilling(self._events, filters, {position.alias: rows})
+        passed = int(np.count_nonzero(mask))
+        self.filter_shares[position.alias] = _share(passed, len(rows))
+        return rows[mask] if passed else rows
+
+    def _selectivity(self, branch: Query, one: Position, other: Position, rows: Mapping[str, Ints]) -> PairSelectivity:
+        relation = Relation.MEMBERS if one is other else Relation.ANY
+        if (one.alias, other.alias) in branch.order_constraints:
+            relation = Relation.BEFORE
+        elif (other.alias, one.alias) in branch.order_constraints:
+            one, other, relation = other, one, Relation.BEFORE
+        found = self._draw(rows[one.alias], rows[other.alias], relation, branch.window_us)
+        if not len(found):
+            found = self._distant_pairs(one, other, relation, rows)
+        conditions = list(_conditions_between(branch, one.alias, other.alias))
+        mask = fulfilling(self._events, conditions, {_FIRST: found.first, _SECOND: found.second})
+        share = _share(int(np.count_nonzero(mask)), len(found))
+        error = 0.0 if found.complete else math.sqrt(share * (1 - share) / len(found))
+        return PairSelectivity(one.alias, other.alias, share, error)
+
+    def _draw(self, first: Ints, second: Ints, relation: Relation, window_us: int) -> MeetingPairs:
+        return meeting_pairs(self._events.ts, first, second, window_us, relation, self._pairs, self._rng)
+
+    def _distant_pairs(
+        self, one: Position, other: Position, relation: Relation, rows: Mapping[str, Ints]
+    ) -> MeetingPairs:
+        """Pairs at any distance, for positions whose events never come within a window of each other."""
+        names = f"'{one.type} {one.alias}' and '{other.type} {other.alias}'"
+        everything_us = int(self._events.ts[-1] - self._events.ts[0])
+        for wider in (relation, Relation.ANY):
+            found = self._draw(rows[one.alias], rows[other.alias], wider, everything_us)
+            if len(found):
+                self.notices.append(f"no events of {names} meet within the window: pairs farther apart were measured")
+                return found
+        raise StatisticsError(
+            f"the trace has no two events for {names}, so their selectivity cannot be measured; use a longer trace"
+        )
+
+
+def _conditions_between(branch: Query, one: str, other: str) -> Iterator[Predicate]:
+    """The conditions on a pair of aliases, or between members of one KL alias, on the sides of a pair."""
+    for predicate in branch.where:
+        if one == other:
+            if isinstance(predicate, Compare) and is_self_pair(predicate, one):
+                left, right = _renamed(predicate.left, {one: _FIRST}), _renamed(predicate.right, {one: _SECOND})
+                yield Compare(predicate.op, left, right)  # type: ignore[arg-type]
+        elif aliases_of(predicate) == {one, other}:
+            yield _renamed(predicate, {one: _FIRST, other: _SECOND})  # type: ignore[misc]
+
+
+def _renamed(node: Node, names: Mapping[str, str]) -> Node:
+    def change(node: Node) -> Node | None:
+        return replace(node, alias=names[node.alias]) if isinstance(node, Attr) else None
+
+    return rewrite(node, change)
+
+
+def _share(found: int, total: int) -> float:
+    return (found or 0.5) / total

@@ -1,0 +1,259 @@
+"""Selectivity and match rate of a query, Kleene included (5.3.1).
+
+Rates are matches per window. They follow from the rates of the primitive events and the pairwise selectivities, or
+from the measured selectivity of a sub-query where there is one. Errata of the paper are applied: pairs of types count
+once, n positions of one type make n(n-1)/2 pairs, groups have at least one member. Negated parts are left out (MuSE
+4.4), so that the rate of a query with NOT is a bound.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import Enum
+
+from costmodel.kleene import KleenePairs, log_empty_group, log_groups
+from costmodel.logarithms import clamped, log_of, log_sum, value_of
+from costmodel.statistics import Pair, Statistics, connected_pairs, neighbouring_positions, pair_of
+from decopa.errors import StatisticsError
+from decopa.query.analysis import project, strip_kleene
+from decopa.query.pattern import And, EventRef, Kleene, Not, Pattern, Seq
+from decopa.query.query import Query
+
+
+class TimeOrder(Enum):
+    """How often events of one window stand in the right order.
+
+    `PAPER`: the product of the rates for SEQ, k times the product for AND with k children. That is what happens on
+    average for two events (in order, or up to one window apart on either side) and for a flat AND, but a SEQ of n
+    events is found (n-1)! times less often, and nested AND multiply their factors. `COUNTED`: the mean number for
+    events that arrive independently of each other, n / n! times the number of orders that the pattern allows.
+    """
+
+    PAPER = "paper"
+    COUNTED = "counted"
+
+
+@dataclass(frozen=True, slots=True)
+class RateModel:
+    """Which reading of 5.3.1 is meant where the paper leaves room; `smallest_group` 0 is the printed bound."""
+
+    kleene_pairs: KleenePairs = KleenePairs.NEIGHBOURS
+    smallest_group: int = 1
+    time_order: TimeOrder = TimeOrder.PAPER
+
+
+#: The formulas as printed, errata applied.
+PAPER = RateModel()
+#: What the engine does: a group's conditions hold for all pairs of members, and order is order.
+ENGINE = RateModel(kleene_pairs=KleenePairs.ALL, time_order=TimeOrder.COUNTED)
+
+
+@dataclass(frozen=True, slots=True)
+class KleeneGroup:
+    """The sum over group sizes for one KL position; logarithms of its rate and of its selectivities.
+
+    `log_member` is that of one member with the rest of the match, `log_pair` that of two members with each other.
+    """
+
+    log_events: float
+    log_member: float
+    log_pair: float
+    model: RateModel = PAPER
+
+    def log_at(self, log_scaling: float = 0.0) -> float:
+        events = value_of(self.log_events + log_scaling)
+        groups = log_groups(events, self.log_member, self.log_pair, self.model.kleene_pairs)
+        if self.model.smallest_group == 0:
+            return log_sum(groups, log_empty_group(self.log_pair, self.model.kleene_pairs))
+        return groups
+
+
+@dataclass(frozen=True, slots=True)
+class RateFormula:
+    """A match rate as a function of c: all primitive rates are multiplied by c, and the matches follow.
+
+    The part without Kleene closure grows with c to the number of its positions.
+    """
+
+    log_rest: float
+    positions: int = 1
+    groups: tuple[KleeneGroup, ...] = ()
+
+    def log_at(self, log_scaling: float = 0.0) -> float:
+        """The logarithm of the matches per window at the scaling factor with this logarithm."""
+        rest = self.log_rest + self.positions * log_scaling
+        return clamped(rest + sum(group.log_at(log_scaling) for group in self.groups))
+
+    def at(self, scaling_factor: float = 1.0) -> float:
+        """Matches per window, at most `MAX_VALUE`."""
+        return value_of(self.log_at(log_of(scaling_factor)))
+
+
+class QueryRates:
+    """Rates of the sub-queries of one OR-free query, named by their positions.
+
+    Everything that the statistics must know about the query is looked up here, once; what is missing is an error.
+    """
+
+    def __init__(self, query: Query, statistics: Statistics, model: RateModel = PAPER) -> None:
+        self.query, self.model = query, model
+        self._statistics = statistics
+        connected = connected_pairs(query)
+        self._log_rates = {one.alias: log_of(statistics.rate(one)) for one in query.positions}
+        self._log_selectivities: dict[Pair, float] = {}
+        for one, other in neighbouring_positions(query):
+            pair = pair_of(one.alias, other.alias)
+            value = statistics.selectivity(one, other, connected=pair in connected)
+            self._log_selectivities[pair] = log_of(value)
+        self._formulas: dict[tuple[frozenset[str], frozenset[str]], RateFormula] = {}
+
+    def formula(self, aliases: Collection[str], closed: Collection[str] | None = None) -> RateFormula:
+        """The rate of the sub-query on a set of positions; Kleene aliases outside `closed` (default: none) stand for
+        single events (strip of 4.1).
+        """
+        formed = self.query.kleene_aliases if closed is None else closed
+        key = frozenset(aliases), frozenset(formed)
+        if key not in self._formulas:
+            self._formulas[key] = self._formula(*key)
+        return self._formulas[key]
+
+    def log_rate(self, aliases: Collection[str], closed: Collection[str] | None = None) -> float:
+        return self.formula(aliases, closed).log_at()
+
+    def rate(self, aliases: Collection[str], closed: Collection[str] | None = None) -> float:
+        """Matches of a sub-query per window, at most `MAX_VALUE`."""
+        return value_of(self.log_rate(aliases, closed))
+
+    def log_selectivity(self, aliases: Collection[str]) -> float:
+        """The logarithm of sigma (5.3.1), over the positions of the sub-query that are no Kleene closures."""
+        return self._log_selectivity(self._projected(frozenset(aliases)))
+
+    def is_rate_reducing(
+        self, aliases: Collection[str], closed: Collection[str] | None = None, *, among: Collection[str] | None = None
+    ) -> bool:
+        """Whether a sub-query has fewer matches than the most frequent of its own events (6.1).
+
+        `among` compares with other positions' events; all of the query's is the printed index set.
+        """
+        if among is None:
+            among = list(itertools.chain(*_positive_aliases(self._projected(frozenset(aliases)))))
+        return self.log_rate(aliases, closed) < max(self._log_rates[alias] for alias in among)
+
+    def _formula(self, aliases: frozenset[str], closed: frozenset[str]) -> RateFormula:
+        pattern = strip_kleene(self._projected(aliases), self.query.kleene_aliases - closed)
+        plain, kleene = _positive_aliases(pattern)
+        log_rest = 0.0  # an empty remainder counts as one
+        if plain:
+            log_rest = self._log_pattern_rate(pattern) + self._log_selectivity(pattern)
+        groups = tuple(self._group(alias, plain, kleene) for alias in kleene)
+        return RateFormula(clamped(log_rest), len(plain), groups)
+
+    def _group(self, alias: str, plain: list[str], kleene: list[str]) -> KleeneGroup:
+        # Two KL positions: i times j pairs must fit, which no product of two sums expresses. The printed formula
+        # counts their selectivity in both sums; here it counts in that of the more frequent one, once per member.
+        partners = plain + [other for other in kleene if self._frequency(other) < self._frequency(alias)]
+        log_member = sum(self._log_selectivities[pair_of(alias, other)] for other in partners)
+        log_pair = self._log_selectivities[pair_of(alias, alias)]
+        return KleeneGroup(self._log_rates[alias], clamped(log_member), log_pair, self.model)
+
+    def _frequency(self, alias: str) -> tuple[float, str]:
+        return self._log_rates[alias], alias
+
+    def _projected(self, aliases: frozenset[str]) -> Pattern:
+        pattern = project(self.query.pattern, aliases)
+        if pattern is None:
+            raise StatisticsError(f"the aliases {sorted(aliases)} of {self.query.pattern} do not form a sub-query")
+        return pattern
+
+    def _log_selectivity(self, pattern: Pattern) -> float:
+        """sigma of the plain positive positions: measured, or the product over their pairs."""
+        plain, _ = _positive_aliases(pattern)
+        rest = project(pattern, plain) if self._statistics.sub_queries else None
+        measured = None if rest is None else self._statistics.sub_query_selectivity(rest)
+        if measured is not None:
+            return log_of(measured)
+        return clamped(sum(self._log_selectivities[pair_of(*pair)] for pair in itertools.combinations(plain, 2)))
+
+    def _log_pattern_rate(self, pattern: Pattern) -> float:
+        """r(root) of 5.3.1, without KL and NOT."""
+        plain, _ = _positive_aliases(pattern)
+        product = sum(self._log_rates[alias] for alias in plain)
+        if self.model.time_order is TimeOrder.COUNTED:
+            positions, log_orders = _log_orders(pattern)
+            return product + math.log(positions) + log_orders - math.lgamma(positions + 1)
+        return product + _log_and_factor(pattern)
+
+
+def rate_formula(query: Query, statistics: Statistics, model: RateModel = PAPER) -> RateFormula:
+    """The match rate of an OR-free query as a function of the scaling factor."""
+    return QueryRates(query, statistics, model).formula(query.aliases)
+
+
+def log_rate(query: Query, statistics: Statistics, model: RateModel = PAPER) -> float:
+    """The natural logarithm of the matches of an OR-free query per window."""
+    return rate_formula(query, statistics, model).log_at()
+
+
+def rate(query: Query, statistics: Statistics, model: RateModel = PAPER) -> float:
+    """Matches of an OR-free query per window, at most `MAX_VALUE`."""
+    return value_of(log_rate(query, statistics, model))
+
+
+def selectivity(query: Query, statistics: Statistics) -> float:
+    """sigma(q): the share of combinations of events that fulfil all conditions of a query without Kleene closure."""
+    return value_of(QueryRates(query, statistics).log_selectivity(query.aliases))
+
+
+def is_rate_reducing(
+    sub_query: Query, statistics: Statistics, model: RateModel = PAPER, *, within: Query | None = None
+) -> bool:
+    """Whether a sub-query's rate is below that of the most frequent event it comprises (6.1, the prose).
+
+    With `within`, the most frequent event of that whole query counts instead, as the printed formula has it.
+    """
+    own = QueryRates(sub_query, statistics, model)
+    if within is None:
+        return own.is_rate_reducing(sub_query.aliases)
+    largest = max(statistics.rate(position) for position in within.positions)
+    return own.log_rate(sub_query.aliases) < log_of(largest)
+
+
+def _positive_aliases(pattern: Pattern) -> tuple[list[str], list[str]]:
+    """The plain and the Kleene aliases outside of NOT, from left to right."""
+    match pattern:
+        case EventRef():
+            return [pattern.alias], []
+        case Kleene():
+            return [], [pattern.child.alias]
+        case Not():
+            return [], []
+        case _:
+            below = [_positive_aliases(child) for child in pattern.children]
+            plain = list(itertools.chain.from_iterable(one for one, _ in below))
+            return plain, list(itertools.chain.from_iterable(other for _, other in below))
+
+
+def _log_and_factor(pattern: Pattern) -> float:
+    """log of the product of k over all AND, where k counts the children that have a plain event in them."""
+    if not isinstance(pattern, Seq | And):
+        return 0.0
+    children = [child for child in pattern.children if _positive_aliases(child)[0]]
+    own = math.log(len(children)) if isinstance(pattern, And) and children else 0.0
+    return own + sum(_log_and_factor(child) for child in children)
+
+
+def _log_orders(pattern: Pattern) -> tuple[int, float]:
+    """The number of plain events and the logarithm of the number of orders that the pattern allows them."""
+    if isinstance(pattern, EventRef):
+        return 1, 0.0
+    if not isinstance(pattern, Seq | And):
+        return 0, 0.0
+    below = [_log_orders(child) for child in pattern.children]
+    positions = sum(count for count, _ in below)
+    log_orders = sum(orders for _, orders in below)
+    if isinstance(pattern, And):  # the children's events may be mixed in every way
+        log_orders += math.lgamma(positions + 1) - sum(math.lgamma(count + 1) for count, _ in below)
+    return positions, log_orders

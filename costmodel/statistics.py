@@ -1,0 +1,275 @@
+"""Statistics: rates and pairwise selectivities, measured or loaded, never guessed (4.2, 5.3.1).
+
+Rates are events per window. A selectivity is the share of pairs of events that fulfil all conditions between the two,
+*among the pairs that lie within the window and, in SEQ, in the right order*: time is not part of it, since the rate
+formulas count it already (r(A) r(B) pairs in order per window for SEQ, twice as many for AND). `estimate` measures
+exactly this.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from decopa.errors import QueryError, StatisticsError, did_you_mean
+from decopa.query.analysis import Position
+from decopa.query.names import duration_text
+from decopa.query.parser import parse
+from decopa.query.pattern import And, EventRef, Pattern, Seq
+from decopa.query.predicate import aliases_of, is_self_pair
+from decopa.query.query import MAX_WINDOW_US, Query
+
+#: More events in one window than this are a mistake in the unit.
+MAX_RATE = 1e15
+_MEASURE = "run `decopa stats`"
+
+Pair = tuple[str, str]
+
+
+def pair_of(one: str, other: str) -> Pair:
+    """The unordered pair of two names: selectivities do not depend on which is named first."""
+    return (one, other) if one <= other else (other, one)
+
+
+@dataclass(frozen=True, slots=True)
+class PairSelectivity:
+    """The share of pairs that fulfil all conditions between two types or aliases; a name with itself is a pair of
+    events of one type (repeated, or members of one KL group). The standard error is 0 for what was not sampled.
+    """
+
+    first: str
+    second: str
+    selectivity: float
+    standard_error: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_share(self.selectivity, f"the selectivity of ({self.first}, {self.second})")
+        check_share(self.standard_error, f"the standard error of ({self.first}, {self.second})")
+
+    @property
+    def pair(self) -> Pair:
+        return pair_of(self.first, self.second)
+
+
+@dataclass(frozen=True, slots=True)
+class SubQuerySelectivity:
+    """A measured selectivity of a sub-query without KL and NOT; it replaces the product of the pairs (5.3.1).
+
+    `pattern` is written with aliases, as in `SEQ(A a, B b)`, the way the sub-query is projected from the query.
+    """
+
+    pattern: str
+    selectivity: float
+    standard_error: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_share(self.selectivity, f"the selectivity of {self.pattern}")
+        check_share(self.standard_error, f"the standard error of {self.pattern}")
+        try:
+            tree = parse(f"PATTERN {self.pattern} WITHIN 1 s").pattern
+        except QueryError as err:
+            raise StatisticsError(f"the sub-query '{self.pattern}' cannot be read: {err}") from err
+        if not _is_plain(tree):
+            raise StatisticsError(
+                f"the sub-query '{self.pattern}' has more in it than SEQ and AND; give the selectivity of the part "
+                "without KL and NOT, from which the rest is computed"
+            )
+        object.__setattr__(self, "pattern", str(tree))
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What a planner knows about a stream and the conditions of a query.
+
+    A pair of aliases overrides the pair of their types. `filter_shares` says which share of its type's events passes
+    the conditions on one alias alone (1 if not given). `default_selectivity` stands in for missing pairs, and
+    `check_fits` tells which. `measured_for` holds the queries (see `query_text`) that the selectivities belong to;
+    empty if that is not known. `name` is how messages call these statistics.
+    """
+
+    window_us: int
+    rates: Mapping[str, float]
+    type_pairs: tuple[PairSelectivity, ...] = ()
+    alias_pairs: tuple[PairSelectivity, ...] = ()
+    sub_queries: tuple[SubQuerySelectivity, ...] = ()
+    filter_shares: Mapping[str, float] = field(default_factory=dict)
+    default_selectivity: float | None = None
+    measured_for: tuple[str, ...] = ()
+    name: str = field(default="the statistics", compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rates", dict(self.rates))
+        object.__setattr__(self, "filter_shares", dict(self.filter_shares))
+        if not 0 < self.window_us <= MAX_WINDOW_US:
+            raise StatisticsError(f"the window of {self.name} must be positive microseconds, got {self.window_us}")
+        for event_type, rate in self.rates.items():
+            check_rate(rate, f"the rate of '{event_type}' in {self.name}")
+        for alias, share in self.filter_shares.items():
+            check_share(share, f"the share of events that pass the conditions on '{alias}'")
+            if not share:
+                raise StatisticsError(
+                    f"no event passes the conditions on '{alias}'; leave it out or give a small share"
+                )
+        if self.default_selectivity is not None:
+            check_share(self.default_selectivity, f"the default selectivity of {self.name}")
+        _check_distinct(
+            [(f"the types {' and '.join(one.pair)}", one.selectivity) for one in self.type_pairs]
+            + [(f"the aliases {' and '.join(one.pair)}", one.selectivity) for one in self.alias_pairs]
+            + [(f"the sub-query {one.pattern}", one.selectivity) for one in self.sub_queries]
+        )
+
+    @classmethod
+    def of(cls, window_us: int, rates: Mapping[str, float], selectivities: Mapping[Pair, float]) -> Statistics:
+        """Statistics with selectivities between types only, as the paper gives them."""
+        return cls(window_us, rates, tuple(PairSelectivity(*pair, value) for pair, value in selectivities.items()))
+
+    def scaled(self, scaling_factor: float) -> Statistics:
+        """All primitive rates multiplied by c (4.2); selectivities stay."""
+        return replace(self, rates={name: rate * scaling_factor for name, rate in self.rates.items()})
+
+    def rescaled(self, window_us: int) -> Statistics:
+        """The same stream and conditions seen through another window."""
+        return replace(self.scaled(window_us / self.window_us), window_us=window_us)
+
+    def rate(self, position: Position) -> float:
+        """Events per window that pass the conditions on this position alone."""
+        rate = self.rates.get(position.type)
+        if rate is None:
+            raise StatisticsError(
+                f"no rate for event type '{position.type}' in {self.name}"
+                f"{did_you_mean(position.type, self.rates)}; {_MEASURE} or add its events per window"
+            )
+        return rate * self.filter_shares.get(position.alias, 1.0)
+
+    def selectivity(self, one: Position, other: Position, *, connected: bool) -> float:
+        """Of all conditions between two positions (of a KL position with itself: between members of its group).
+
+        Taken from the pair of aliases, else from the pair of types; 1 if no condition connects the two.
+        """
+        known = self._given(one, other)
+        if known is not None:
+            return known
+        if not connected:
+            return 1.0
+        if self.default_selectivity is not None:
+            return self.default_selectivity
+        raise StatisticsError(
+            f"no selectivity for ({one.type}, {other.type}) in {self.name}, which a condition between '{one.alias}' "
+            f"and '{other.alias}' needs; {_MEASURE} or add it"
+        )
+
+    def sub_query_selectivity(self, pattern: Pattern) -> float | None:
+        """The measured selectivity of a sub-query, if there is one."""
+        return self._sub_query_values.get(str(pattern)) if self.sub_queries else None
+
+    def check_fits(self, query: Query) -> tuple[str, ...]:
+        """Raises StatisticsError unless these are the query's statistics and complete; returns notices on defaults."""
+        if self.measured_for and query_text(query) not in self.measured_for:
+            raise StatisticsError(
+                f"{self.name} was measured for another query, {_one_line(self.measured_for[0])}; {_MEASURE} for this "
+                'one, or delete "measured_for" from the file if its selectivities hold here, too'
+            )
+        if query.window_us != self.window_us:
+            raise StatisticsError(
+                f"{self.name} counts events per {duration_text(self.window_us)}, but the query's window is "
+                f"{duration_text(query.window_us)}; {_MEASURE} for this query"
+            )
+        notices = []
+        for branch in query.branches:
+            connected = connected_pairs(branch)
+            for position in branch.positions:
+                self.rate(position)
+            for one, other in neighbouring_positions(branch):
+                joined = pair_of(one.alias, other.alias) in connected
+                value = self.selectivity(one, other, connected=joined)
+                if joined and self._given(one, other) is None:
+                    notices.append(
+                        f"no selectivity for ({one.type}, {other.type}) in {self.name}: assumed its default, {value:g}"
+                    )
+        return tuple(dict.fromkeys(notices))
+
+    def _given(self, one: Position, other: Position) -> float | None:
+        by_alias = self._alias_values.get(pair_of(one.alias, other.alias))
+        return by_alias if by_alias is not None else self._type_values.get(pair_of(one.type, other.type))
+
+    @cached_property
+    def _type_values(self) -> dict[Pair, float]:
+        return {one.pair: one.selectivity for one in self.type_pairs}
+
+    @cached_property
+    def _alias_values(self) -> dict[Pair, float]:
+        return {one.pair: one.selectivity for one in self.alias_pairs}
+
+    @cached_property
+    def _sub_query_values(self) -> dict[str, float]:
+        return {one.pattern: one.selectivity for one in self.sub_queries}
+
+
+def query_text(query: Query) -> str:
+    """What a query's statistics depend on: its text without name and RETURN."""
+    return str(replace(query, name="q", returns=()))
+
+
+def connected_pairs(query: Query) -> frozenset[Pair]:
+    """The pairs of aliases that a condition connects; a KL alias with itself if one compares its members.
+
+    A condition on three or more events connects none: the model knows pairs only (3.1), and leaving such a condition
+    out makes rates too high rather than too low. A measured sub-query selectivity can take it into account.
+    """
+    pairs = set()
+    for predicate in query.where:
+        named = sorted(aliases_of(predicate))
+        if len(named) == 2:
+            pairs.add(pair_of(*named))
+        elif len(named) == 1 and named[0] in query.kleene_aliases and is_self_pair(predicate, named[0]):
+            pairs.add(pair_of(named[0], named[0]))
+    return frozenset(pairs)
+
+
+def neighbouring_positions(query: Query) -> Iterator[tuple[Position, Position]]:
+    """The pairs of positions that can stand in one match: inside or outside of the same NOTs; KL ones with themselves.
+
+    A negated position and a positive one do not: negation is left out of rates (MuSE 4.4), which then are bounds.
+    """
+    for one, other in itertools.combinations(query.positions, 2):
+        if one.scope == other.scope:
+            yield one, other
+    yield from ((position, position) for position in query.positions if position.kleene)
+
+
+def check_rate(rate: float, what: str) -> None:
+    """Raises StatisticsError for anything that is no positive rate."""
+    if not (math.isfinite(rate) and 0 < rate <= MAX_RATE):
+        raise StatisticsError(
+            f"{what} must be above 0 and at most {MAX_RATE:g} events per window, got {rate:g}; leave the type out of "
+            "the query if it never occurs"
+        )
+
+
+def check_share(share: float, what: str) -> None:
+    """Raises StatisticsError for anything that is no share of a whole."""
+    if not (math.isfinite(share) and 0 <= share <= 1):
+        raise StatisticsError(f"{what} must be between 0 and 1, got {share:g}")
+
+
+def _check_distinct(selectivities: Iterable[tuple[str, float]]) -> None:
+    seen: dict[str, float] = {}
+    for subject, value in selectivities:
+        if subject in seen:
+            raise StatisticsError(
+                f"two selectivities for {subject}, {seen[subject]:g} and {value:g}; keep one (order means nothing)"
+            )
+        seen[subject] = value
+
+
+def _is_plain(pattern: Pattern) -> bool:
+    if isinstance(pattern, Seq | And):
+        return all(_is_plain(child) for child in pattern.children)
+    return isinstance(pattern, EventRef)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
