@@ -101,11 +101,17 @@ class EventColumns:
 def _times(column: pa.ChunkedArray, name: str) -> Ints:
     if column.null_count:
         raise TraceError(f"column '{name}': {column.null_count} events have no time; leave them out")
-    if pa.types.is_timestamp(column.type):
-        column = pc.cast(column, pa.timestamp("us", column.type.tz), safe=False).cast(pa.int64())
+    if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
+        column = _in_microseconds(column)
     if not pa.types.is_integer(column.type):
         raise TraceError(f"column '{name}' holds {column.type}, not times; make it timestamps or whole microseconds")
     return np.asarray(column.cast(pa.int64()).to_numpy())
+
+
+def _in_microseconds(clock: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Timestamps and dates as whole microseconds; what is finer is cut off."""
+    zone = clock.type.tz if pa.types.is_timestamp(clock.type) else None
+    return pc.cast(clock, pa.timestamp("us", zone), safe=False).cast(pa.int64())
 
 
 def _kind(arrow: pa.DataType) -> Kind | None:
@@ -114,7 +120,7 @@ def _kind(arrow: pa.DataType) -> Kind | None:
         return Kind.STRING
     if pa.types.is_boolean(value):
         return Kind.BOOL
-    if pa.types.is_integer(value) or pa.types.is_timestamp(value):
+    if pa.types.is_integer(value) or pa.types.is_timestamp(value) or pa.types.is_date(value):
         return Kind.INT
     return Kind.FLOAT if pa.types.is_floating(value) or pa.types.is_decimal(value) else None
 
@@ -126,8 +132,8 @@ def _numeric(values: pa.Array, kind: Kind, codes: dict[str, int]) -> Array:
         values = values.dictionary_decode()
     if kind is Kind.FLOAT:
         return np.asarray(values.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
-    if pa.types.is_timestamp(values.type):
-        values = pc.cast(values, pa.timestamp("us", values.type.tz), safe=False)
+    if not pa.types.is_integer(values.type) and kind is Kind.INT:
+        values = _in_microseconds(values)
     return np.asarray(values.cast(pa.int64()).fill_null(NULL).to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
@@ -136,4 +142,5 @@ def _codes(values: pa.Array, codes: dict[str, int]) -> Ints:
     encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
     known = [NULL if text is None else codes.setdefault(text, len(codes)) for text in encoded.dictionary.to_pylist()]
     indices = encoded.indices.fill_null(len(known)).to_numpy(zero_copy_only=False)
-    return np.array([*known, NULL], dtype=np.int64)[indices]
+    codes_of: Ints = np.array([*known, NULL], dtype=np.int64)
+    return np.asarray(codes_of[indices])

@@ -46,13 +46,14 @@ def meeting_pairs(
 
     `first` and `second` are ascending numbers of events, which are in time order. No event is paired with itself.
     """
+    reach_us = min(window_us, int(ts[-1] - ts[0])) if len(ts) else 0  # keeps sums of times within 64 bits
     times, partners = ts[first], ts[second]
-    high = np.searchsorted(partners, times + window_us, side="right")
+    high = np.searchsorted(partners, times + reach_us, side="right")
     match relation:
         case Relation.BEFORE:
             low = np.searchsorted(partners, times, side="right")
         case Relation.ANY:
-            low = np.searchsorted(partners, times - window_us, side="left")
+            low = np.searchsorted(partners, times - reach_us, side="left")
         case Relation.MEMBERS:
             low = np.arange(1, len(second) + 1)
     counts = np.maximum(high - low, 0)

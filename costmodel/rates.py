@@ -163,6 +163,8 @@ class QueryRates:
         return self._log_rates[alias], alias
 
     def _projected(self, aliases: frozenset[str]) -> Pattern:
+        if len(aliases) == len(self.query.aliases):
+            return self.query.pattern  # as written: a projection would merge an AND directly inside an AND
         pattern = project(self.query.pattern, aliases)
         if pattern is None:
             raise StatisticsError(f"the aliases {sorted(aliases)} of {self.query.pattern} do not form a sub-query")

@@ -133,7 +133,7 @@ def units_needed(
     exact = 0.0
     for part, limit in ((load.ingestion, capacity.max_ingestion), (load.comparisons, capacity.max_comparisons)):
         shared, room = value_of(part.log_shared), limit - value_of(part.log_each)
-        if room < -_SLACK * limit or (room <= 0 and shared > 0):
+        if room < -_SLACK * limit or (shared > 0 and room < _SLACK * limit):
             return None
         exact = max(exact, shared / room if shared else 0.0)
     return UnitsNeeded(exact, max(1, math.ceil(exact * (1 - _SLACK))))
