@@ -83,14 +83,13 @@ def ingestion(*inputs: InputRate) -> Load:
     return Load(log_sum(*each), log_sum(*shared))
 
 
-def join_load(left: InputRate, right: InputRate) -> OperatorLoad:
+def join_load(left: InputRate, right: InputRate, log_candidates: float | None = None) -> OperatorLoad:
     """SEQ and AND: a left arrival meets every stored right match, and the other way round, hence twice the product.
 
-    The engine looks only at partners that are in the right order, so it makes half of these comparisons for two
-    single events in SEQ, and all of them in AND.
+    `log_candidates` replaces the product where it is known better (see `QueryRates.candidates`).
     """
     _check_one_partitioned(left, right)
-    meetings = clamped(_BOTH_WAYS + left.log_rate + right.log_rate)
+    meetings = clamped(_BOTH_WAYS + left.log_rate + right.log_rate) if log_candidates is None else log_candidates
     return OperatorLoad(ingestion(left, right), _work(meetings, shared=left.partitioned or right.partitioned))
 
 

@@ -42,13 +42,15 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """SEQ or AND of two inputs."""
+    """SEQ or AND of two inputs; `candidates` are the pairs that are compared, if not all that arrive (5.3.2)."""
 
     left: Flow
     right: Flow
+    candidates: RateFormula | None = None
 
     def load(self, log_scaling: float = 0.0) -> OperatorLoad:
-        return join_load(self.left.at(log_scaling), self.right.at(log_scaling))
+        log_candidates = None if self.candidates is None else self.candidates.log_at(log_scaling)
+        return join_load(self.left.at(log_scaling), self.right.at(log_scaling), log_candidates)
 
 
 @dataclass(frozen=True, slots=True)

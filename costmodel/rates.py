@@ -9,31 +9,17 @@ once, n positions of one type make n(n-1)/2 pairs, groups have at least one memb
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Collection
 from dataclasses import dataclass
-from enum import Enum
 
 from costmodel.kleene import KleenePairs, log_empty_group, log_groups
 from costmodel.logarithms import clamped, log_of, log_sum, value_of
 from costmodel.statistics import Pair, Statistics, connected_pairs, neighbouring_positions, pair_of
+from costmodel.time_order import TimeOrder, log_time_factor, positive_aliases
 from decopa.errors import StatisticsError
 from decopa.query.analysis import project, strip_kleene
-from decopa.query.pattern import And, EventRef, Kleene, Not, Pattern, Seq
+from decopa.query.pattern import Pattern
 from decopa.query.query import Query
-
-
-class TimeOrder(Enum):
-    """How often events of one window stand in the right order.
-
-    `PAPER`: the product of the rates for SEQ, k times the product for AND with k children. That is what happens on
-    average for two events (in order, or up to one window apart on either side) and for a flat AND, but a SEQ of n
-    events is found (n-1)! times less often, and nested AND multiply their factors. `COUNTED`: the mean number for
-    events that arrive independently of each other, n / n! times the number of orders that the pattern allows.
-    """
-
-    PAPER = "paper"
-    COUNTED = "counted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +33,8 @@ class RateModel:
 
 #: The formulas as printed, errata applied.
 PAPER = RateModel()
-#: What the engine does: a group's conditions hold for all pairs of members, and order is order.
+#: Nearest to what the engine finds: conditions hold for all pairs of a group's members, and orders are counted. (A
+#: group's own place in time is not: under AND, a KL is found more often than this.)
 ENGINE = RateModel(kleene_pairs=KleenePairs.ALL, time_order=TimeOrder.COUNTED)
 
 
@@ -131,6 +118,28 @@ class QueryRates:
         """The logarithm of sigma (5.3.1), over the positions of the sub-query that are no Kleene closures."""
         return self._log_selectivity(self._projected(frozenset(aliases)))
 
+    def candidates(
+        self, left: Collection[str], right: Collection[str], closed: Collection[str] | None = None
+    ) -> RateFormula:
+        """Pairs of a left and a right match per window that the engine compares when it joins two sub-queries.
+
+        It looks at partners within the window, in the right order and with the same events in shared positions: as
+        many as the joined sub-query would have matches if no condition were left to decide. The paper's cost, twice
+        the product of the rates, is an upper bound (5.3.2). An equality that a hash index serves makes it fewer still.
+        """
+        shared = frozenset(left) & frozenset(right)
+        inputs = [self.formula(left, closed), self.formula(right, closed)]
+        parts = [(1, left, inputs[0]), (1, right, inputs[1])]
+        if shared:
+            parts.append((-1, shared, self.formula(shared, closed)))
+        log_rest = log_time_factor(self._projected(frozenset(left) | frozenset(right)), TimeOrder.COUNTED)
+        for sign, aliases, formula in parts:
+            untimed = formula.log_rest - log_time_factor(self._projected(frozenset(aliases)), self.model.time_order)
+            log_rest += sign * untimed
+        groups = dict.fromkeys(group for formula in inputs for group in formula.groups)
+        positions = sum(sign * formula.positions for sign, _, formula in parts)
+        return RateFormula(clamped(log_rest), positions, tuple(groups))
+
     def is_rate_reducing(
         self, aliases: Collection[str], closed: Collection[str] | None = None, *, among: Collection[str] | None = None
     ) -> bool:
@@ -139,15 +148,14 @@ class QueryRates:
         `among` compares with other positions' events; all of the query's is the printed index set.
         """
         if among is None:
-            among = list(itertools.chain(*_positive_aliases(self._projected(frozenset(aliases)))))
+            among = list(itertools.chain(*positive_aliases(self._projected(frozenset(aliases)))))
         return self.log_rate(aliases, closed) < max(self._log_rates[alias] for alias in among)
 
     def _formula(self, aliases: frozenset[str], closed: frozenset[str]) -> RateFormula:
         pattern = strip_kleene(self._projected(aliases), self.query.kleene_aliases - closed)
-        plain, kleene = _positive_aliases(pattern)
-        log_rest = 0.0  # an empty remainder counts as one
-        if plain:
-            log_rest = self._log_pattern_rate(pattern) + self._log_selectivity(pattern)
+        plain, kleene = positive_aliases(pattern)
+        log_rest = log_time_factor(pattern, self.model.time_order) + self._log_selectivity(pattern)
+        log_rest += sum(self._log_rates[alias] for alias in plain)  # an empty remainder counts as one
         groups = tuple(self._group(alias, plain, kleene) for alias in kleene)
         return RateFormula(clamped(log_rest), len(plain), groups)
 
@@ -172,21 +180,12 @@ class QueryRates:
 
     def _log_selectivity(self, pattern: Pattern) -> float:
         """sigma of the plain positive positions: measured, or the product over their pairs."""
-        plain, _ = _positive_aliases(pattern)
-        rest = project(pattern, plain) if self._statistics.sub_queries else None
+        plain, _ = positive_aliases(pattern)
+        rest = project(pattern, plain) if plain and self._statistics.sub_queries else None
         measured = None if rest is None else self._statistics.sub_query_selectivity(rest)
         if measured is not None:
             return log_of(measured)
         return clamped(sum(self._log_selectivities[pair_of(*pair)] for pair in itertools.combinations(plain, 2)))
-
-    def _log_pattern_rate(self, pattern: Pattern) -> float:
-        """r(root) of 5.3.1, without KL and NOT."""
-        plain, _ = _positive_aliases(pattern)
-        product = sum(self._log_rates[alias] for alias in plain)
-        if self.model.time_order is TimeOrder.COUNTED:
-            positions, log_orders = _log_orders(pattern)
-            return product + math.log(positions) + log_orders - math.lgamma(positions + 1)
-        return product + _log_and_factor(pattern)
 
 
 def rate_formula(query: Query, statistics: Statistics, model: RateModel = PAPER) -> RateFormula:
@@ -221,41 +220,3 @@ def is_rate_reducing(
         return own.is_rate_reducing(sub_query.aliases)
     largest = max(statistics.rate(position) for position in within.positions)
     return own.log_rate(sub_query.aliases) < log_of(largest)
-
-
-def _positive_aliases(pattern: Pattern) -> tuple[list[str], list[str]]:
-    """The plain and the Kleene aliases outside of NOT, from left to right."""
-    match pattern:
-        case EventRef():
-            return [pattern.alias], []
-        case Kleene():
-            return [], [pattern.child.alias]
-        case Not():
-            return [], []
-        case _:
-            below = [_positive_aliases(child) for child in pattern.children]
-            plain = list(itertools.chain.from_iterable(one for one, _ in below))
-            return plain, list(itertools.chain.from_iterable(other for _, other in below))
-
-
-def _log_and_factor(pattern: Pattern) -> float:
-    """log of the product of k over all AND, where k counts the children that have a plain event in them."""
-    if not isinstance(pattern, Seq | And):
-        return 0.0
-    children = [child for child in pattern.children if _positive_aliases(child)[0]]
-    own = math.log(len(children)) if isinstance(pattern, And) and children else 0.0
-    return own + sum(_log_and_factor(child) for child in children)
-
-
-def _log_orders(pattern: Pattern) -> tuple[int, float]:
-    """The number of plain events and the logarithm of the number of orders that the pattern allows them."""
-    if isinstance(pattern, EventRef):
-        return 1, 0.0
-    if not isinstance(pattern, Seq | And):
-        return 0, 0.0
-    below = [_log_orders(child) for child in pattern.children]
-    positions = sum(count for count, _ in below)
-    log_orders = sum(orders for _, orders in below)
-    if isinstance(pattern, And):  # the children's events may be mixed in every way
-        log_orders += math.lgamma(positions + 1) - sum(math.lgamma(count + 1) for count, _ in below)
-    return positions, log_orders

@@ -1,0 +1,68 @@
+"""How often the events of a pattern lie within one window and in the right order (5.3.1)."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from enum import Enum
+
+from decopa.query.pattern import And, EventRef, Kleene, Not, Pattern, Seq
+
+
+class TimeOrder(Enum):
+    """Readings of the factor that turns the product of the rates into a number of combinations per window.
+
+    `PAPER`: 1 for SEQ, k for AND with k children. That is the mean number for two events (in order, or up to a window
+    apart on either side) and for a flat AND; but a SEQ of n events is found (n-1)! times less often, and the factors of
+    nested AND multiply. `COUNTED`: the mean number for events that arrive independently of each other, which is n / n!
+    times the number of orders that the pattern allows its n events.
+    """
+
+    PAPER = "paper"
+    COUNTED = "counted"
+
+
+def log_time_factor(pattern: Pattern, reading: TimeOrder) -> float:
+    """The logarithm of the factor for the plain events of a pattern, without KL and NOT; 0 if there are none."""
+    if reading is TimeOrder.PAPER:
+        return _log_and_factor(pattern)
+    events, log_orders = _log_orders(pattern)
+    return math.log(events) + log_orders - math.lgamma(events + 1) if events else 0.0
+
+
+def positive_aliases(pattern: Pattern) -> tuple[list[str], list[str]]:
+    """The plain and the Kleene aliases outside of NOT, from left to right."""
+    match pattern:
+        case EventRef():
+            return [pattern.alias], []
+        case Kleene():
+            return [], [pattern.child.alias]
+        case Not():
+            return [], []
+        case _:
+            below = [positive_aliases(child) for child in pattern.children]
+            plain = itertools.chain.from_iterable(one for one, _ in below)
+            return list(plain), list(itertools.chain.from_iterable(other for _, other in below))
+
+
+def _log_and_factor(pattern: Pattern) -> float:
+    """The product of k over all AND, where k counts the children that have a plain event in them."""
+    if not isinstance(pattern, Seq | And):
+        return 0.0
+    children = [child for child in pattern.children if positive_aliases(child)[0]]
+    own = math.log(len(children)) if isinstance(pattern, And) and children else 0.0
+    return own + sum(_log_and_factor(child) for child in children)
+
+
+def _log_orders(pattern: Pattern) -> tuple[int, float]:
+    """The number of plain events, and of the orders that the pattern allows them."""
+    if isinstance(pattern, EventRef):
+        return 1, 0.0
+    if not isinstance(pattern, Seq | And):
+        return 0, 0.0
+    below = [_log_orders(child) for child in pattern.children]
+    events = sum(count for count, _ in below)
+    log_orders = sum(orders for _, orders in below)
+    if isinstance(pattern, And):  # the children's events may be mixed in every way
+        log_orders += math.lgamma(events + 1) - sum(math.lgamma(count + 1) for count, _ in below)
+    return events, log_orders
