@@ -98,8 +98,10 @@ class QueryRates:
         self._formulas: dict[tuple[frozenset[str], frozenset[str]], RateFormula] = {}
 
     def formula(self, aliases: Collection[str], closed: Collection[str] | None = None) -> RateFormula:
-        """The rate of the sub-query on a set of positions; Kleene aliases outside `closed` (default: none) stand for
-        single events (strip of 4.1).
+        """The rate of the sub-query on a set of positions.
+
+        `closed` names the Kleene aliases whose groups are formed (default: all); the others stand for single events
+        (strip of 4.1).
         """
         formed = self.query.kleene_aliases if closed is None else closed
         key = frozenset(aliases), frozenset(formed)
@@ -116,7 +118,7 @@ class QueryRates:
 
     def log_selectivity(self, aliases: Collection[str]) -> float:
         """The logarithm of sigma (5.3.1), over the positions of the sub-query that are no Kleene closures."""
-        return self._log_selectivity(self._projected(frozenset(aliases)))
+        return self._log_selectivity(self._pattern(frozenset(aliases), self.query.kleene_aliases))
 
     def candidates(
         self, left: Collection[str], right: Collection[str], closed: Collection[str] | None = None
@@ -127,18 +129,19 @@ class QueryRates:
         many as the joined sub-query would have matches if no condition were left to decide. The paper's cost, twice
         the product of the rates, is an upper bound (5.3.2). An equality that a hash index serves makes it fewer still.
         """
-        shared = frozenset(left) & frozenset(right)
-        inputs = [self.formula(left, closed), self.formula(right, closed)]
-        parts = [(1, left, inputs[0]), (1, right, inputs[1])]
-        if shared:
-            parts.append((-1, shared, self.formula(shared, closed)))
-        log_rest = log_time_factor(self._projected(frozenset(left) | frozenset(right)), TimeOrder.COUNTED)
-        for sign, aliases, formula in parts:
-            untimed = formula.log_rest - log_time_factor(self._projected(frozenset(aliases)), self.model.time_order)
-            log_rest += sign * untimed
-        groups = dict.fromkeys(group for formula in inputs for group in formula.groups)
-        positions = sum(sign * formula.positions for sign, _, formula in parts)
-        return RateFormula(clamped(log_rest), positions, tuple(groups))
+        formed = frozenset(self.query.kleene_aliases if closed is None else closed)
+        both = frozenset(left) | frozenset(right)
+        log_rest = log_time_factor(self._pattern(both, formed), TimeOrder.COUNTED)
+        positions = 0
+        groups: dict[str, KleeneGroup] = {}
+        for sign, aliases in ((1, frozenset(left)), (1, frozenset(right)), (-1, frozenset(left) & frozenset(right))):
+            if aliases:
+                formula, pattern = self.formula(aliases, formed), self._pattern(aliases, formed)
+                log_rest += sign * (formula.log_rest - log_time_factor(pattern, self.model.time_order))
+                positions += sign * formula.positions
+                for alias, group in zip(positive_aliases(pattern)[1], formula.groups, strict=True):
+                    groups.setdefault(alias, group)
+        return RateFormula(clamped(log_rest), positions, tuple(groups.values()))
 
     def is_rate_reducing(
         self, aliases: Collection[str], closed: Collection[str] | None = None, *, among: Collection[str] | None = None
@@ -148,11 +151,11 @@ class QueryRates:
         `among` compares with other positions' events; all of the query's is the printed index set.
         """
         if among is None:
-            among = list(itertools.chain(*positive_aliases(self._projected(frozenset(aliases)))))
+            among = list(itertools.chain(*positive_aliases(self._pattern(frozenset(aliases), frozenset()))))
         return self.log_rate(aliases, closed) < max(self._log_rates[alias] for alias in among)
 
     def _formula(self, aliases: frozenset[str], closed: frozenset[str]) -> RateFormula:
-        pattern = strip_kleene(self._projected(aliases), self.query.kleene_aliases - closed)
+        pattern = self._pattern(aliases, closed)
         plain, kleene = positive_aliases(pattern)
         log_rest = log_time_factor(pattern, self.model.time_order) + self._log_selectivity(pattern)
         log_rest += sum(self._log_rates[alias] for alias in plain)  # an empty remainder counts as one
@@ -170,13 +173,15 @@ class QueryRates:
     def _frequency(self, alias: str) -> tuple[float, str]:
         return self._log_rates[alias], alias
 
-    def _projected(self, aliases: frozenset[str]) -> Pattern:
-        if len(aliases) == len(self.query.aliases):
-            return self.query.pattern  # as written: a projection would merge an AND directly inside an AND
-        pattern = project(self.query.pattern, aliases)
+    def _pattern(self, aliases: frozenset[str], closed: frozenset[str]) -> Pattern:
+        """The pattern of a sub-query: the query's own for all positions, which may have an AND directly inside an AND,
+        else a projection.
+        """
+        every = len(aliases) == len(self.query.aliases)
+        pattern = self.query.pattern if every else project(self.query.pattern, aliases)
         if pattern is None:
             raise StatisticsError(f"the aliases {sorted(aliases)} of {self.query.pattern} do not form a sub-query")
-        return pattern
+        return strip_kleene(pattern, self.query.kleene_aliases - closed)
 
     def _log_selectivity(self, pattern: Pattern) -> float:
         """sigma of the plain positive positions: measured, or the product over their pairs."""

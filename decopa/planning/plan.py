@@ -35,6 +35,9 @@ class Rule(Enum):
 class PlanOperator:
     """One sub-query on `units` processing units; `partitioned` says how its *matches* go to its successors:
     dealt out among their units, or broadcast to all of them (Def. 3). A leaf stands for the events of one position.
+
+    `hosts` numbers the processing units that it runs on, where operators share them (all on one is the centralized
+    baseline); without it the operator has its units to itself.
     """
 
     name: str
@@ -42,8 +45,11 @@ class PlanOperator:
     inputs: tuple[str, ...] = ()
     units: int = 1
     partitioned: bool = False
+    hosts: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.hosts and len(self.hosts) != self.units:
+            raise PlanError(f"operator {self.name}: {len(self.hosts)} hosts for {self.units} units; name one for each")
         if not self.name:
             raise PlanError("an operator needs a name")
         if not 1 <= self.units <= MAX_UNITS:
@@ -52,12 +58,19 @@ class PlanOperator:
 
 @dataclass(frozen=True)
 class QueryPlan:
-    """The DAG of operators that finds the matches of one OR-free query."""
+    """The DAG of operators that finds the matches of one OR-free query.
+
+    With `slices` n > 1, n copies of the plan take turns: the stream is cut into batches of two windows, each of which
+    overlaps the next by one window, and every n-th batch goes to the same copy (the RIP-inspired baseline of 7.1).
+    """
 
     query: Query
     operators: tuple[PlanOperator, ...]
+    slices: int = 1
 
     def __post_init__(self) -> None:
+        if not 1 <= self.slices <= MAX_UNITS:
+            raise PlanError(f"slices must be between 1 and {MAX_UNITS}, got {self.slices}")
         names = [operator.name for operator in self.operators]
         for name in names:
             if names.count(name) > 1:
@@ -145,6 +158,7 @@ class Plan:
             "queries": [
                 {
                     "query": str(part.query),
+                    "slices": part.slices,
                     "operators": [
                         {
                             "name": operator.name,
@@ -154,6 +168,7 @@ class Plan:
                             "inputs": list(operator.inputs),
                             "units": operator.units,
                             "partitioned": operator.partitioned,
+                            "hosts": list(operator.hosts),
                         }
                         for operator in part.operators
                     ],
@@ -198,9 +213,18 @@ def _part_from(part: Any, where: str) -> QueryPlan:
                 inputs=_names(item, "inputs", place),
                 units=units,
                 partitioned=_field(item, "partitioned", bool, place),
+                hosts=_hosts(item, place),
             )
         )
-    return QueryPlan(query, tuple(operators))
+    slices = _field(part, "slices", int, where) if "slices" in part else 1
+    return QueryPlan(query, tuple(operators), slices)
+
+
+def _hosts(item: Any, where: str) -> tuple[int, ...]:
+    hosts = _field(item, "hosts", list, where) if "hosts" in item else []
+    if not all(isinstance(host, int) and not isinstance(host, bool) and 0 <= host < MAX_UNITS for host in hosts):
+        raise PlanError(f"{where}: 'hosts' must be a list of unit numbers below {MAX_UNITS}")
+    return tuple(hosts)
 
 
 def _field(item: Any, name: str, kind: type, where: str) -> Any:

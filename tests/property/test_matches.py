@@ -16,12 +16,12 @@ from decopa.errors import PlanError
 from decopa.planning.plan import Plan
 from decopa.planning.validate import check_structure, violations
 from decopa.query.query import Query
-from tests.support.brute_force import brute_force, canonical
+from tests.support.brute_force import brute_force, brute_force_by_window, canonical
 from tests.support.engine import expected_rows, matches_of, sortable, table_of
 from tests.support.examples import examples
-from tests.support.memory import poisoned_memory
+from tests.support.memory import poisoned_memory, small_buffers
 from tests.support.plans import damaged_plans, plans
-from tests.support.strategies import VALUES, queries, streams
+from tests.support.strategies import VALUES, long_streams, queries, streams
 
 ATTRIBUTES = {name: type(values[0]) for name, values in VALUES.items()}
 
@@ -57,6 +57,21 @@ def test_every_plan_finds_exactly_the_matches_of_the_query(data: st.DataObject) 
     assert sorted(map(canonical, matches_of(query, result))) == list(map(canonical, expected))
     rows = expected_rows(query, events, expected)
     assert sorted(result.to_pylist(), key=sortable) == sorted(rows, key=sortable)
+
+
+@settings(max_examples=examples(60))
+@given(st.data())
+def test_long_streams_and_full_buffers_lose_and_add_nothing(data: st.DataObject) -> None:
+    query = data.draw(queries(max_positions=4))
+    events = data.draw(long_streams(query))
+    plan = data.draw(plans(query))
+    batch_size = data.draw(st.sampled_from((1, 3, 7, None)))
+    note(f"{query}\n{plan.to_json()}")
+    with interpreted(), poisoned_memory(), small_buffers():
+        result = run(query, events, plan=plan, batch_size=batch_size, interleaving=Random(batch_size))
+    assert sorted(map(canonical, matches_of(query, result))) == list(
+        map(canonical, brute_force_by_window(query, events))
+    )
 
 
 @settings(max_examples=examples(40))

@@ -31,6 +31,29 @@ def brute_force(query: Query, events: Sequence[Event]) -> list[Match]:
     return [dict(match) for match in sorted(found)]
 
 
+def brute_force_by_window(query: Query, events: Sequence[Event]) -> list[Match]:
+    """The same for streams much longer than the window: looks at the surroundings of one moment at a time."""
+    found: set[Any] = set()
+    for ts, near in surroundings(query, events):
+        starting_here = {event["id"] for event in near if event["ts"] == ts}
+        too_early = {event["id"] for event in near if event["ts"] < ts}
+        for match in brute_force(query, near):
+            bound = {event_id for group in match.values() for event_id in group}
+            if bound & starting_here and not bound & too_early:
+                found.add(canonical(match))
+    return [dict(match) for match in sorted(found)]
+
+
+def surroundings(query: Query, events: Sequence[Event]) -> Iterator[tuple[int, list[Event]]]:
+    """For each moment of the stream, all events that matter for the matches that start then.
+
+    What blocks a match lies within one window of it, and what lifts that block within one more.
+    """
+    reach_us = query.window_us * nesting_of_not(query.pattern)
+    for ts in sorted({event["ts"] for event in events}):
+        yield ts, [event for event in events if ts - reach_us <= event["ts"] <= ts + query.window_us + reach_us]
+
+
 def canonical(match: Mapping[str, Sequence[Any]]) -> tuple[tuple[str, tuple[Any, ...]], ...]:
     """Equal for equal matches, and sortable."""
     return tuple((alias, tuple(match[alias])) for alias in sorted(match))
@@ -84,6 +107,17 @@ def kleene_aliases(pattern: Pattern) -> frozenset[str]:
             return kleene_aliases(pattern.child)
         case _:
             return frozenset().union(*(kleene_aliases(child) for child in pattern.children))
+
+
+def nesting_of_not(pattern: Pattern) -> int:
+    """How many NOTs lie inside each other at most."""
+    match pattern:
+        case EventRef() | Kleene():
+            return 0
+        case Not():
+            return 1 + nesting_of_not(pattern.child)
+        case _:
+            return max(nesting_of_not(child) for child in pattern.children)
 
 
 def sequences(pattern: Pattern) -> Iterator[Seq]:

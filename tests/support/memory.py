@@ -1,4 +1,4 @@
-"""Reading memory that nobody has written shows up in the same way each time."""
+"""Makes mistakes with memory show up in small tests, and in the same way each time."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from actors import sink
+from actors.operators import closure, join, store
+from actors.probe import ProbeKernel
 
 #: No test uses this value, and as a place in an array it is out of bounds.
 POISON = -987_654_321
@@ -23,4 +27,23 @@ def poisoned_memory() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(np, "empty", poisoned)
+        yield
+
+
+@contextlib.contextmanager
+def small_buffers() -> Iterator[None]:
+    """Inside, stores, chunks and result segments are so short that small streams fill them many times."""
+    prepare = ProbeKernel.__post_init__
+
+    def prepare_with_little_room(kernel: ProbeKernel) -> None:
+        prepare(kernel)
+        kernel._room = 2
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "_SMALLEST", 2)
+        patch.setattr(sink, "SEGMENT", 2)
+        for module in (join, closure):
+            patch.setattr(module, "CHUNK", 3)
+            patch.setattr(module, "BLOCK", 4)
+        patch.setattr(ProbeKernel, "__post_init__", prepare_with_little_room)
         yield

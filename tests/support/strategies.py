@@ -27,7 +27,7 @@ from decopa.query.predicate import (
     attributes,
 )
 from decopa.query.query import Query
-from tests.support.brute_force import combinations
+from tests.support.brute_force import combinations, surroundings
 
 TYPES = ("A", "B", "C")
 ALIASES = ("a", "b", "c", "d", "e")
@@ -228,4 +228,24 @@ def streams(draw: st.DrawFn, query: Query, max_events: int = 12) -> list[dict[st
         event["id"] = f"e{number}" if ids_are_text else number
     while combinations(query, events) > AFFORDABLE:
         events.pop()
+    return events
+
+
+@st.composite
+def long_streams(draw: st.DrawFn, query: Query, max_repeats: int = 10) -> list[dict[str, Any]]:
+    """A short stream again and again, each time a little later, so that windows open and close many times."""
+    short = draw(streams(query, max_events=8))
+    gaps = draw(st.lists(st.integers(0, 2 * query.window_us), min_size=2, max_size=max_repeats))
+    events: list[dict[str, Any]] = []
+    ts = 0
+    for round_number, gap in enumerate(gaps):
+        ts += gap
+        for event in short:
+            new_id = (
+                f"{event['id']}-{round_number}" if isinstance(event["id"], str) else event["id"] + 100 * round_number
+            )
+            events.append({**event, "id": new_id, "ts": event["ts"] - short[0]["ts"] + ts})
+        ts = max((event["ts"] for event in events), default=ts)
+    while sum(combinations(query, near) for _, near in surroundings(query, events)) > 4 * AFFORDABLE:
+        del events[-(len(events) // 10 + 1) :]
     return events

@@ -1,0 +1,141 @@
+"""How few units sustain a given c: a dynamic program over sets of positions, for all splits of a query at once.
+
+For each set of positions: the least number of units over all ways to join two smaller sets that cover it, which may
+share positions. Sets are bit masks; all pairs of one size of set are priced in one go.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from costmodel.capacity import Capacity
+from costmodel.throughput import Reading
+from decopa.planning.split import SplitSpace, Step
+from decopa.planning.subquery import SubQuery
+
+Masks = npt.NDArray[np.int64]
+#: Up to this many positions pairs may share any number of them, above it one: more hardly ever pays.
+_FREE_OVERLAP = 8
+_LOG_MAX = 700.0
+
+
+@dataclass(frozen=True)
+class _Level:
+    """All pairs (left, right) for the sets of one size; the pairs of one set are consecutive."""
+
+    wholes: Masks
+    left: Masks
+    right: Masks
+    pairs_per_set: int
+
+
+class JoinCover:
+    """Units for joining the given positions, each taken as single events."""
+
+    def __init__(self, space: SplitSpace, aliases: tuple[str, ...], capacity: Capacity, reading: Reading) -> None:
+        self.space, self.aliases, self.capacity, self.reading = space, aliases, capacity, reading
+        overlap = len(aliases) if len(aliases) <= _FREE_OVERLAP else 1
+        self._levels = [_level(len(aliases), size, min(overlap, size)) for size in range(2, len(aliases) + 1)]
+        self._formulas = [None] + [
+            space.rates.formula(self.sub_query(mask).aliases, ()) for mask in range(1, 1 << len(aliases))
+        ]
+        self._log_at_1 = np.array([0.0] + [one.log_at() for one in self._formulas[1:] if one is not None])
+
+    def sub_query(self, mask: int) -> SubQuery:
+        return SubQuery(frozenset(alias for bit, alias in enumerate(self.aliases) if mask >> bit & 1))
+
+    def cheapest(self, log_scaling: float) -> tuple[float, tuple[Step, ...]]:
+        """The fewest units that sustain c (infinite if none do), and the steps that take them.
+
+        Steps that two branches share count once in the number returned.
+        """
+        if len(self.aliases) < 2:
+            return 0.0, ()
+        units = np.full(1 << len(self.aliases), np.inf)
+        units[[1 << bit for bit in range(len(self.aliases))]] = 0
+        chosen: dict[int, tuple[int, int, float]] = {}
+        log_rates, log_factor = self._log_rates(log_scaling)
+        for level in self._levels:
+            needed = self._units(log_rates[level.left], log_rates[level.right], log_factor)
+            total = (units[level.left] + units[level.right] + needed).reshape(-1, level.pairs_per_set)
+            best = np.argmin(total, axis=1)
+            rows = np.arange(len(best))
+            units[level.wholes] = total[rows, best]
+            places = rows * level.pairs_per_set + best
+            for mask, place in zip(level.wholes.tolist(), places.tolist(), strict=True):
+                chosen[mask] = (int(level.left[place]), int(level.right[place]), float(needed[place]))
+        return self._collected(chosen, units[-1])
+
+    def _collected(self, chosen: dict[int, tuple[int, int, float]], total: float) -> tuple[float, tuple[Step, ...]]:
+        if not math.isfinite(total):
+            return math.inf, ()
+        steps: dict[int, Step] = {}
+        used = 0.0
+        pending = [(1 << len(self.aliases)) - 1]
+        while pending:
+            mask = pending.pop()
+            if mask in steps or mask & (mask - 1) == 0:
+                continue
+            left, right, needed = chosen[mask]
+            steps[mask] = Step(self.sub_query(mask), (self.sub_query(left), self.sub_query(right)))
+            used += needed
+            pending += [left, right]
+        return used, tuple(steps.values())
+
+    def _log_rates(self, log_scaling: float) -> tuple[npt.NDArray[np.float64], float]:
+        """Rates of all sets at c, and what costs are multiplied with beyond that."""
+        if self.reading is Reading.LINEAR:
+            return self._log_at_1, log_scaling
+        rates = [one.log_at(log_scaling) for one in self._formulas[1:] if one is not None]
+        return np.array([0.0, *rates]), 0.0
+
+    def _units(self, left: Any, right: Any, log_factor: float) -> npt.NDArray[np.float64]:
+        """Units of each join: enough for its comparisons, and for its ingestion with the larger input dealt out."""
+        larger, smaller = np.maximum(left, right), np.minimum(left, right)
+        compared = np.exp(np.clip(math.log(2) + left + right + log_factor, -_LOG_MAX, _LOG_MAX))
+        dealt = np.exp(np.clip(larger + log_factor, -_LOG_MAX, _LOG_MAX))
+        room = self.capacity.max_ingestion - np.exp(np.clip(smaller + log_factor, -_LOG_MAX, _LOG_MAX))
+        with np.errstate(divide="ignore", over="ignore"):
+            for_ingestion = np.where(room > 0, dealt / np.where(room > 0, room, 1.0), np.inf)
+        needed = np.maximum(compared / self.capacity.max_comparisons, for_ingestion)
+        return np.asarray(np.maximum(1.0, np.ceil(needed * (1 - 1e-9))))
+
+
+@cache
+def _level(positions: int, size: int, overlap: int) -> _Level:
+    wholes = np.array([mask for mask in range(1 << positions) if mask.bit_count() == size], dtype=np.int64)
+    left, right = _local_pairs(size, overlap)
+    places = np.array([[bit for bit in range(positions) if mask >> bit & 1] for mask in wholes.tolist()])
+    return _Level(wholes, _deposited(left, places), _deposited(right, places), len(left))
+
+
+def _local_pairs(size: int, overlap: int) -> tuple[Masks, Masks]:
+    """Pairs of proper subsets of `size` positions that cover them, each pair once."""
+    full = (1 << size) - 1
+    pairs = []
+    for left in range(1, full):
+        missing = full ^ left
+        shared = left
+        while True:  # all subsets of left
+            right = missing | shared
+            if left > right and shared.bit_count() <= overlap and right != full:
+                pairs.append((left, right))
+            if shared == 0:
+                break
+            shared = (shared - 1) & left
+    found = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+    return found[:, 0], found[:, 1]
+
+
+def _deposited(local: Masks, places: Masks) -> Masks:
+    """Local masks as masks over all positions, for each row of places."""
+    result = np.zeros((len(places), len(local)), dtype=np.int64)
+    for bit in range(places.shape[1]):
+        result |= ((local >> bit) & 1)[None, :] << places[:, bit][:, None]
+    return result.reshape(-1)

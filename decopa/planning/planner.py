@@ -1,0 +1,149 @@
+"""`plan`: query or workload + statistics + capacity -> plan, by any strategy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from costmodel.capacity import Capacity
+from costmodel.rates import PAPER, QueryRates, RateModel
+from costmodel.statistics import Statistics
+from costmodel.throughput import Reading
+from decopa.errors import PlanError, did_you_mean
+from decopa.planning import baselines
+from decopa.planning.algorithm1 import construct_as_printed
+from decopa.planning.construct import construct
+from decopa.planning.exhaustive import MAX_POSITIONS, best_assignment
+from decopa.planning.plan import Plan, QueryPlan
+from decopa.planning.price import price_plan
+from decopa.planning.split import SplitSpace
+from decopa.planning.units import to_plan
+from decopa.planning.validate import check_structure
+from decopa.query.query import Query
+
+STRATEGIES = ("decopa", "decopa-paper", "exhaustive", "hybrid", "state", "rip", "centralized")
+
+
+@dataclass(frozen=True)
+class PlanningResult:
+    """A plan and what the user should know about it."""
+
+    plan: Plan
+    notices: tuple[str, ...] = ()
+
+
+def plan_workload(
+    queries: Sequence[Query],
+    statistics: Statistics,
+    capacity: Capacity,
+    *,
+    units: int,
+    strategy: str = "decopa",
+    reading: Reading = Reading.LINEAR,
+    model: RateModel = PAPER,
+    seed: int = 1,
+) -> PlanningResult:
+    """Plans every OR-free query; the units are divided so that the slowest of them is as fast as possible."""
+    if strategy not in STRATEGIES:
+        raise PlanError(f"unknown strategy '{strategy}'{did_you_mean(strategy, STRATEGIES)}")
+    if units < 1:
+        raise PlanError(f"a plan needs at least one unit, got {units}")
+    notices: list[str] = []
+    branches: list[Query] = []
+    for query in queries:
+        notices += statistics.check_fits(query)
+        branches += query.branches
+    planner = _Planner(statistics, capacity, strategy, reading, model, seed, notices)
+    shares = planner.divide(branches, units)
+    parts = tuple(planner.part(branch, share) for branch, share in zip(branches, shares, strict=True))
+    plan = Plan(parts)
+    check_structure(plan)
+    return PlanningResult(plan, tuple(dict.fromkeys(notices)))
+
+
+class _Planner:
+    def __init__(
+        self,
+        statistics: Statistics,
+        capacity: Capacity,
+        strategy: str,
+        reading: Reading,
+        model: RateModel,
+        seed: int,
+        notices: list[str],
+    ) -> None:
+        self.statistics, self.capacity, self.strategy = statistics, capacity, strategy
+        self.reading, self.model, self.seed, self.notices = reading, model, seed, notices
+        self._parts: dict[tuple[Query, int], QueryPlan] = {}
+        self._spaces: dict[Query, SplitSpace] = {}
+
+    def divide(self, branches: Sequence[Query], units: int) -> list[int]:
+        """Units per query: the next ones always to the query that sustains least."""
+        if len(branches) == 1:
+            return [units]
+        least = [max(1, len(baselines.split_of_plan(baselines.state_parallel(branch)))) for branch in branches]
+        if sum(least) > units:
+            share, extra = divmod(units, len(branches))
+            return [max(1, share + (1 if place < extra else 0)) for place in range(len(branches))]
+        given = list(least)
+        step = max(1, (units - sum(given)) // 16)  # coarse first: each step plans a query anew
+        while (spare := units - sum(given)) > 0:
+            slowest = min(range(len(branches)), key=lambda place: self._sustained(branches[place], given[place]))
+            given[slowest] += min(step, spare)
+        return given
+
+    def _sustained(self, branch: Query, units: int) -> float:
+        priced = price_plan(
+            self.part(branch, units), self.statistics, self.capacity, reading=self.reading, model=self.model
+        )
+        return priced.scaling.log_scaling
+
+    def part(self, branch: Query, units: int) -> QueryPlan:
+        if (branch, units) not in self._parts:
+            self._parts[branch, units] = self._plan(branch, units)
+        return self._parts[branch, units]
+
+    def _plan(self, branch: Query, units: int) -> QueryPlan:
+        space = self._space(branch)
+        capacity = self.capacity.for_window(branch.window_us)
+        match self.strategy:
+            case "centralized":
+                return baselines.centralized(branch)
+            case "rip":
+                return baselines.rip(branch, units)
+        operators = len(baselines.split_of_plan(baselines.state_parallel(branch)))
+        if units < operators:
+            self.notices.append(
+                f"{branch.pattern} needs {operators} operators but has {units} unit(s): all run on one unit "
+                "(centralized); give it more units to run them side by side"
+            )
+            return baselines.centralized(branch)
+        match self.strategy:
+            case "state":
+                return baselines.state_parallel(branch)
+            case "hybrid":
+                return baselines.hybrid(space, units)
+            case "decopa-paper":
+                return to_plan(space, construct_as_printed(space, units, capacity, self.reading, seed=self.seed))
+            case "exhaustive":
+                if len(branch.aliases) > MAX_POSITIONS:
+                    raise PlanError(
+                        f"{branch.pattern} has {len(branch.aliases)} events; `exhaustive` looks at all splits of up "
+                        f"to {MAX_POSITIONS}; use `decopa`"
+                    )
+                found = best_assignment(space, units, capacity, self.reading)
+                assert found is not None
+                return to_plan(space, found)
+        return self._monotone(space, units, capacity)
+
+    def _monotone(self, space: SplitSpace, units: int, capacity: Capacity) -> QueryPlan:
+        assignment = construct(space, units, capacity, self.reading)
+        if not math.isfinite(assignment.scaling.log_scaling):
+            raise PlanError(f"no plan for {space.query.pattern}")
+        return to_plan(space, assignment)
+
+    def _space(self, branch: Query) -> SplitSpace:
+        if branch not in self._spaces:
+            self._spaces[branch] = SplitSpace(branch, QueryRates(branch, self.statistics, self.model))
+        return self._spaces[branch]

@@ -1,0 +1,139 @@
+"""Plan + statistics -> what every operator has to do, what the whole sustains, and what stands in the way of more."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from costmodel.capacity import Capacity
+from costmodel.costs import OperatorLoad
+from costmodel.logarithms import value_of
+from costmodel.pricing import PricedOperator, Together
+from costmodel.rates import PAPER, QueryRates, RateModel
+from costmodel.statistics import Statistics
+from costmodel.throughput import AssignedOperator, Limit, Reading, Scaling, largest_scaling, load_at
+from decopa.planning.plan import PlanOperator, QueryPlan, Rule
+from decopa.planning.split import SplitSpace, Step
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorFigures:
+    """Predictions for one operator, per window; loads are those of each of its units.
+
+    Shares are of a unit's capacity. `limit` is set at the operator that binds.
+    """
+
+    operator: PlanOperator
+    rule: Rule
+    sub_query: str
+    output_rate: float
+    ingestion: float = 0.0
+    comparisons: float = 0.0
+    ingestion_share: float = 0.0
+    comparison_share: float = 0.0
+    limit: Limit | None = None
+
+
+@dataclass(frozen=True)
+class PricedPlan:
+    """A plan with its figures at scaling factor `at` and the largest scaling factor it sustains."""
+
+    plan: QueryPlan
+    capacity: Capacity
+    reading: Reading
+    at: float
+    scaling: Scaling
+    operators: tuple[OperatorFigures, ...]
+
+    @property
+    def units(self) -> int:
+        """Processing units that the plan takes."""
+        return units_of(self.plan)
+
+
+def units_of(plan: QueryPlan) -> int:
+    """Processing units of a plan: operators on the same hosts share them, and every slice has its own."""
+    hosts = {host for operator in plan.operators for host in operator.hosts}
+    own = sum(operator.units for operator in plan.operators if operator.inputs and not operator.hosts)
+    return (len(hosts) + own) * plan.slices
+
+
+def price_plan(
+    plan: QueryPlan,
+    statistics: Statistics,
+    capacity: Capacity,
+    *,
+    reading: Reading = Reading.LINEAR,
+    model: RateModel = PAPER,
+    at: float = 1.0,
+) -> PricedPlan:
+    """Prices a plan; `at` is the scaling factor its loads are given for."""
+    capacity = capacity.for_window(plan.query.window_us)
+    rates = QueryRates(plan.query, statistics, model)
+    prices = operator_prices(plan, rates)
+    scaling = largest_scaling(_assigned(plan, prices), capacity, reading)
+    figures = []
+    for operator in plan.operators:
+        rate = rates.formula(operator.sub_query.aliases, operator.sub_query.closed)
+        log_at = math.log(at)
+        figure = OperatorFigures(
+            operator, plan.rule(operator), operator.sub_query.text(plan.query), value_of(rate.log_at(log_at))
+        )
+        if operator.name in prices:
+            load = load_at(prices[operator.name], log_at, reading)
+            taken, compared = (part.per_unit(operator.units) for part in (load.ingestion, load.comparisons))
+            binds = scaling.operator is not None and operator.name in scaling.operator.split("+")
+            figure = OperatorFigures(
+                operator,
+                figure.rule,
+                figure.sub_query,
+                figure.output_rate,
+                taken,
+                compared,
+                taken / capacity.max_ingestion,
+                compared / capacity.max_comparisons,
+                scaling.limit if binds else None,
+            )
+        figures.append(figure)
+    return PricedPlan(plan, capacity, reading, at, scaling, tuple(figures))
+
+
+def operator_prices(plan: QueryPlan, rates: QueryRates) -> dict[str, PricedOperator]:
+    """The price of every operator that takes inputs, with the partition flags of the plan."""
+    space = SplitSpace(plan.query, rates)
+    prices: dict[str, PricedOperator] = {}
+    for operator in plan.operators:
+        inputs = plan.inputs(operator)
+        if inputs:
+            step = Step(operator.sub_query, tuple(source.sub_query for source in inputs))
+            dealt = [side for side, source in enumerate(inputs) if source.partitioned]
+            price = space.price(step, dealt[0] if dealt else -1)
+            prices[operator.name] = price if plan.slices == 1 else _Sliced(price, plan.slices)
+    return prices
+
+
+def _assigned(plan: QueryPlan, prices: dict[str, PricedOperator]) -> list[AssignedOperator]:
+    """Operators on their units; those that share hosts count as one."""
+    together: dict[tuple[int, ...], list[str]] = {}
+    assigned = []
+    for name in prices:
+        operator = plan.operator(name)
+        if operator.hosts:
+            together.setdefault(operator.hosts, []).append(name)
+        else:
+            assigned.append(AssignedOperator(name, prices[name], operator.units))
+    for hosts, names in together.items():
+        joint = Together(tuple(prices[name] for name in names))
+        assigned.append(AssignedOperator("+".join(names), joint, len(hosts)))
+    return assigned
+
+
+@dataclass(frozen=True, slots=True)
+class _Sliced:
+    """An operator in one of n copies: it gets two of every n windows (at least everything, of course)."""
+
+    operator: PricedOperator
+    slices: int
+
+    def load(self, log_scaling: float = 0.0) -> OperatorLoad:
+        return self.operator.load(log_scaling).times(math.log(min(1.0, 2 / self.slices)))

@@ -1,0 +1,150 @@
+"""Splits: which sub-query is matched from which others (Def. 2), and what each such step costs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from costmodel.pricing import Flow, Join, KleeneBinary, KleeneUnary, Negation, PricedOperator
+from costmodel.rates import QueryRates
+from decopa.planning.subquery import SubQuery, negated_part
+from decopa.query.query import Query
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One operator of a split: a sub-query and the one or two sub-queries it is matched from."""
+
+    sub_query: SubQuery
+    inputs: tuple[SubQuery, ...]
+
+    @property
+    def sort_key(self) -> tuple[object, ...]:
+        return (self.sub_query.sort_key, tuple(one.sort_key for one in self.inputs))
+
+
+#: A split holds each sub-query once, however many others are matched from it; leaves have no step.
+Split = tuple[Step, ...]
+
+
+def split_of(steps: Iterable[Step]) -> Split:
+    """The steps, each sub-query once, inputs before what is matched from them."""
+    return tuple(sorted(dict.fromkeys(steps), key=lambda step: step.sort_key))
+
+
+class SplitSpace:
+    """All valid steps of one OR-free query, with their prices."""
+
+    def __init__(self, query: Query, rates: QueryRates) -> None:
+        self.query, self.rates = query, rates
+        self._prices: dict[tuple[Step, int], PricedOperator] = {}
+
+    @cached_property
+    def _kleene_contexts(self) -> dict[str, frozenset[str]]:
+        """For each NOT (by one of its aliases): the Kleene aliases it depends on."""
+        return {
+            min(negation.aliases): self.query.context_of(negation) & self.query.kleene_aliases
+            for negation in self.query.negations
+        }
+
+    def steps(self, sub_query: SubQuery) -> Iterator[Step]:
+        """Every way to match a sub-query from smaller ones; none for a leaf."""
+        if len(sub_query.aliases) == 1 and not sub_query.closed:
+            return
+        yield from self._joins(sub_query)
+        for alias in sorted(sub_query.closed & sub_query.positive(self.query)):
+            if any(alias in self._kleene_contexts[min(n.aliases)] for n in sub_query.negations(self.query)):
+                continue  # the NOT was decided on groups, so they were formed before
+            yield Step(sub_query, (SubQuery(sub_query.aliases, sub_query.closed - {alias}),))
+            if len(sub_query.positive(self.query)) > 1:
+                rest = SubQuery(sub_query.aliases - {alias}, sub_query.closed - {alias})
+                yield Step(sub_query, (rest, SubQuery(frozenset({alias}))))
+        for negation in sub_query.negations(self.query):
+            positive = SubQuery(sub_query.aliases - negation.aliases, sub_query.closed - negation.aliases)
+            context = self.query.context_of(negation)
+            if context <= positive.aliases and context & self.query.kleene_aliases <= positive.closed:
+                yield Step(sub_query, (positive, negated_part(self.query, negation)))
+
+    def _joins(self, sub_query: SubQuery) -> Iterator[Step]:
+        """Pairs of proper sub-queries that cover it, in one order each; they may share positions."""
+        blocks = self._blocks(sub_query)
+        if len(blocks) < 2:
+            return
+        for states in itertools.product(("left", "right", "both"), repeat=len(blocks)):
+            if "left" not in states or "right" not in states or states.index("left") > states.index("right"):
+                continue
+            sides = []
+            for side in ("left", "right"):
+                aliases = frozenset().union(
+                    *(block for block, state in zip(blocks, states, strict=True) if state in (side, "both"))
+                )
+                sides.append(SubQuery(aliases, sub_query.closed & aliases))
+            if all(self._negation_closed(side) for side in sides):
+                yield Step(sub_query, (sides[0], sides[1]))
+
+    def _blocks(self, sub_query: SubQuery) -> list[frozenset[str]]:
+        """What a join may put on either side: single positive positions and whole negated parts."""
+        negated = [negation.aliases for negation in sub_query.negations(self.query)]
+        positive = [frozenset({alias}) for alias in self.query.aliases if alias in sub_query.positive(self.query)]
+        return positive + negated
+
+    def _negation_closed(self, sub_query: SubQuery) -> bool:
+        """Whether a side of a join has something positive, and with every NOT all that it depends on."""
+        if len(sub_query.scope(self.query)) > 0 and sub_query.aliases <= self.query.negated_aliases:
+            depth = len(sub_query.scope(self.query))
+            if any(len(self.query.scope_of(alias)) < depth for alias in sub_query.aliases):
+                return False
+        return all(self.query.context_of(one) <= sub_query.aliases for one in sub_query.negations(self.query))
+
+    def price(self, step: Step, partitioned: int | None = None) -> PricedOperator:
+        """The step's price with one input partitioned: the given one, or the one that is best (6.1)."""
+        choice = self.preferred(step) if partitioned is None else partitioned
+        key = step, choice
+        if key not in self._prices:
+            self._prices[key] = self._price(step, choice)
+        return self._prices[key]
+
+    def preferred(self, step: Step) -> int:
+        """The input to deal out: the only one allowed, or of a join the one with more matches."""
+        if len(step.inputs) == 1:
+            return 0
+        rule = self.rule(step)
+        if rule == "kleene":
+            (alias,) = step.sub_query.closed - step.inputs[0].closed - step.inputs[1].closed
+            return 0 if alias not in step.inputs[0].aliases else 1
+        if rule == "negation":
+            return min((0, 1), key=lambda side: len(step.inputs[side].scope(self.query)))
+        return max((0, 1), key=lambda side: self.log_rate(step.inputs[side]))
+
+    def rule(self, step: Step) -> str:
+        """`unary`, `kleene` (binary), `negation` or `join`."""
+        if len(step.inputs) == 1:
+            return "unary"
+        if step.sub_query.closed - step.inputs[0].closed - step.inputs[1].closed:
+            return "kleene"
+        return "join" if len({one.scope(self.query) for one in step.inputs}) == 1 else "negation"
+
+    def log_rate(self, sub_query: SubQuery) -> float:
+        return self.rates.log_rate(sub_query.aliases, sub_query.closed)
+
+    def _price(self, step: Step, partitioned: int) -> PricedOperator:
+        flows = [
+            Flow(self.rates.formula(one.aliases, one.closed), partitioned=side == partitioned)
+            for side, one in enumerate(step.inputs)
+        ]
+        matches = self.rates.formula(step.sub_query.aliases, step.sub_query.closed)
+        match self.rule(step):
+            case "unary":
+                return KleeneUnary(flows[0], matches)
+            case "kleene":
+                (alias,) = step.sub_query.closed - step.inputs[0].closed - step.inputs[1].closed
+                events = 0 if alias in step.inputs[0].aliases else 1
+                groups = self.rates.formula({alias}, {alias})
+                return KleeneBinary(flows[1 - events], flows[events], groups, matches)
+            case "negation":
+                positive = min((0, 1), key=lambda side: len(step.inputs[side].scope(self.query)))
+                return Negation(flows[positive], flows[1 - positive])
+            case _:
+                return Join(flows[0], flows[1])
