@@ -21,14 +21,14 @@ class LeafSplitter:
         self._bound, self._code_of = bound, code_of
         self._leaves = [(leaf, layout_of(bound, leaf.sub_query)) for leaf in plan.leaves]
 
-    def split(self, events: EventBatch) -> Iterator[tuple[PlanOperator, Batch]]:
-        """The batch of each leaf, in plan order; leaves without events are left out."""
+    def split(self, events: EventBatch, mine: Array | None = None) -> Iterator[tuple[PlanOperator, Batch]]:
+        """The batch of each leaf, in plan order; leaves without events are left out. `mine` flags events to look at."""
         by_type: dict[str, _Rows] = {}
         for leaf, layout in self._leaves:
             (alias,) = leaf.sub_query.aliases
             event_type = self._bound.query.position(alias).type
             if event_type not in by_type:
-                by_type[event_type] = _Rows.of_type(events, event_type)
+                by_type[event_type] = _Rows.of_type(events, event_type, mine)
             batch = self._batch(alias, layout, by_type[event_type])
             if batch.length:
                 yield leaf, batch
@@ -68,10 +68,11 @@ class _Rows:
         self._gathered: dict[str, Array] = {}
 
     @classmethod
-    def of_type(cls, events: EventBatch, event_type: str) -> _Rows:
+    def of_type(cls, events: EventBatch, event_type: str, mine: Array | None) -> _Rows:
         if event_type not in events.type_names:
             return cls(events, np.empty(0, dtype=np.int64))
-        return cls(events, np.flatnonzero(events.type_codes == events.type_names.index(event_type)))
+        wanted = events.type_codes == events.type_names.index(event_type)
+        return cls(events, np.flatnonzero(wanted if mine is None else wanted & mine))
 
     def where(self, mask: Array) -> _Rows:
         return _Rows(self.events, self.places[mask])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -135,13 +134,7 @@ class _Planner:
                 found = best_assignment(space, units, capacity, self.reading)
                 assert found is not None
                 return to_plan(space, found)
-        return self._monotone(space, units, capacity)
-
-    def _monotone(self, space: SplitSpace, units: int, capacity: Capacity) -> QueryPlan:
-        assignment = construct(space, units, capacity, self.reading)
-        if not math.isfinite(assignment.scaling.log_scaling):
-            raise PlanError(f"no plan for {space.query.pattern}")
-        return to_plan(space, assignment)
+        return to_plan(space, construct(space, units, capacity, self.reading))
 
     def _space(self, branch: Query) -> SplitSpace:
         if branch not in self._spaces:

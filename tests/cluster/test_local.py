@@ -5,6 +5,7 @@ shortest way to say what a rule means.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -60,6 +61,7 @@ def test_not_in_the_middle_blocks_strictly_between_its_neighbours(events: str, m
         ("A0 B1 C1", 1),
         ("A0 B1 C2", 0),
         ("A0 B1 C10", 0),  # exactly at the end of the window of the match
+        ("A0 B1 A10 C10", 0),  # the same, when the stream has already reached that moment
         ("A0 B1 C11", 1),
         ("A0 B1 C11 A20", 1),  # reported before the stream has ended
     ],
@@ -122,6 +124,30 @@ def test_members_of_a_group_come_in_time_order_with_ties_in_stream_order() -> No
     with interpreted(), poisoned_memory():
         result = decopa.run("PATTERN KL(B b) WITHIN 5 us", table_of(events), batch_size=1)
     assert sorted(result.column("b").to_pylist()) == [[3], [7], [7, 3], [9], [9, 3], [9, 7], [9, 7, 3]]
+
+
+# --------------------------------------------------------------------- window
+@pytest.mark.parametrize(
+    ("pattern", "events", "matches"),
+    [
+        ("SEQ(A a, B b)", "A0 C10 B10", 1),
+        ("SEQ(A a, B b)", "A0 C10 B11", 0),
+        ("AND(A a, B b)", "B0 C10 A10", 1),
+        ("AND(A a, B b, C c)", "B0 C1 C10 A10", 2),
+        ("SEQ(A a, KL(B b))", "A0 B1 C10 B10", 3),
+        ("SEQ(A a, KL(B b))", "A0 B1 C10 B11", 1),
+        ("KL(B b)", "B0 C10 B10", 3),
+    ],
+)
+def test_events_exactly_one_window_apart_match_even_if_others_of_that_moment_came_first(
+    pattern: str, events: str, matches: int
+) -> None:
+    assert len(found(f"PATTERN {pattern} WITHIN 10 us", events)) == matches
+
+
+def test_a_group_grows_until_the_window_of_its_first_event_is_over() -> None:
+    unary = plan_of("SEQ(A a, KL(B b))", A, B, operator("strip", "a b", "a b"), operator("q", "a b*", "strip"))
+    assert_exact(replace(unary, query=replace(unary.query, window_us=10)), "A0 B1 C10 B10 B10 B11")
 
 
 # ------------------------------------------------------------------------- OR

@@ -214,7 +214,7 @@ def streams(draw: st.DrawFn, query: Query, max_events: int = 12) -> list[dict[st
     present = sorted((compared | {attr.name for attr in query.returns}) & VALUES.keys())
     types = st.sampled_from((*query.event_types, *query.event_types, "Unrelated"))
     values = st.fixed_dictionaries(
-        {"type": types, "gap": st.sampled_from((0, 1, 1, 2, 4))},
+        {"type": types, "gap": st.sampled_from((0, 1, 1, 0, 2, 4, query.window_us))},
         optional={name: st.sampled_from((*VALUES[name], *VALUES[name], None)) for name in present},
     )
     events: list[dict[str, Any]] = []
