@@ -87,13 +87,12 @@ def _log_hill_sum(count: int, log_member: float, log_pair: float) -> float:
         with np.errstate(over="ignore"):  # a term that is too small for a float counts as -inf
             return _log_binomials(count, sizes) + sizes * log_member + sizes * (sizes - 1) / 2 * log_pair
 
-    highest = float(log_terms(np.array([float(top)]))[0])
     reach = 2.0 ** np.arange(max(count, 2).bit_length() + 1)
-    ends = []
-    for direction in (-1, 1):
-        sizes = np.clip(top + direction * reach, 1.0, float(count))
-        fallen = log_terms(sizes) < highest - _NEGLIGIBLE
-        ends.append(int(sizes[np.argmax(fallen)] if fallen.any() else sizes[-1]))
+    sizes = np.clip(np.concatenate([top - reach[::-1], [float(top)], top + reach]), 1.0, float(count))
+    terms = log_terms(sizes)
+    highest = float(terms[len(reach)])
+    high_enough = np.flatnonzero(terms >= highest - _NEGLIGIBLE)
+    ends = int(sizes[max(high_enough[0] - 1, 0)]), int(sizes[min(high_enough[-1] + 1, len(sizes) - 1)])
     step = max(1, -(-(ends[1] - ends[0] + 1) // _TERMS))
     terms = log_terms(np.arange(ends[0], ends[1] + 1, step, dtype=np.float64))
     summed = float(np.sum(np.exp(terms - highest)))

@@ -7,6 +7,7 @@ stream; c is found by bisection. The two agree on whether a plan sustains c = 1.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -169,13 +170,22 @@ def _lowered(best: Scaling, one: AssignedOperator, capacity: Capacity) -> Scalin
     low, high = min(0.0, room), min(max(0.0, room), best.log_scaling)
     if low >= best.log_scaling:
         return best
-    room, limit = tightest(high)
-    if room >= 0:
-        return best if high == best.log_scaling else Scaling(high, one.name, tightest(0.0)[1])
-    while low < (middle := (low + high) / 2) < high and high - low > PRECISION:
+    room_low, (room_high, limit) = tightest(low)[0], tightest(high)
+    if room_high >= 0:
+        return best if high == best.log_scaling else Scaling(high, one.name, limit)
+    for step in itertools.count():
+        if high - low <= PRECISION or room_low <= PRECISION:
+            return Scaling(low, one.name, limit)
+        # Two steps on the chord, which halves the distance at least where loads are nearly powers of c; one in the
+        # middle, where they are not.
+        middle = (low + high) / 2 if step % 3 == 2 else low + (high - low) * room_low / (room_low - room_high)
+        if not low < middle < high:
+            return Scaling(low, one.name, limit)
         room, blocking = tightest(middle)
         if room >= 0:
-            low = middle
+            low, room_low = middle, room
         else:
-            high, limit = middle, blocking
-    return Scaling(low, one.name, limit)
+            high, room_high, limit = middle, room, blocking
+            if middle + room > low:  # again: at least linear growth
+                low, room_low = middle + room, tightest(middle + room)[0]
+    raise AssertionError("unreachable")

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cluster.local import Limits
-    from decopa.api import RunResult, make_plan, run, run_detailed
-    from decopa.errors import DecoPaError, LimitError, PlanError, QueryError, TraceError
+    from costmodel.capacity import Capacity
+    from costmodel.statistics import Statistics
+    from decopa.api import RunResult, make_plan, plan, run, run_detailed
+    from decopa.errors import DecoPaError, LimitError, PlanError, QueryError, StatisticsError, TraceError
     from decopa.planning.plan import Plan
     from decopa.query.parser import parse, parse_workload
     from decopa.query.query import Query
@@ -16,13 +18,17 @@ __version__ = "0.1.0"
 _HOME = {
     "Limits": "cluster.local",
     "RunResult": "decopa.api",
+    "Capacity": "costmodel.capacity",
+    "Statistics": "costmodel.statistics",
     "make_plan": "decopa.api",
+    "plan": "decopa.api",
     "run": "decopa.api",
     "run_detailed": "decopa.api",
     "DecoPaError": "decopa.errors",
     "LimitError": "decopa.errors",
     "PlanError": "decopa.errors",
     "QueryError": "decopa.errors",
+    "StatisticsError": "decopa.errors",
     "TraceError": "decopa.errors",
     "Plan": "decopa.planning.plan",
     "parse": "decopa.query.parser",
@@ -30,6 +36,7 @@ _HOME = {
     "Query": "decopa.query.query",
 }
 __all__ = [
+    "Capacity",
     "DecoPaError",
     "LimitError",
     "Limits",
@@ -38,10 +45,13 @@ __all__ = [
     "Query",
     "QueryError",
     "RunResult",
+    "Statistics",
+    "StatisticsError",
     "TraceError",
     "make_plan",
     "parse",
     "parse_workload",
+    "plan",
     "run",
     "run_detailed",
 ]

@@ -10,9 +10,15 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from cluster.local import DEFAULT_BATCH_SIZE, Limits, LocalRuntime, OperatorReport
+from costmodel.capacity import Capacity
+from costmodel.statistics import Statistics
+from costmodel.throughput import Reading
 from decopa.errors import DecoPaError, PlanError, QueryError, did_you_mean
+from decopa.measure import measure
 from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan
+from decopa.planning.planner import STRATEGIES as COST_BASED
+from decopa.planning.planner import plan_workload
 from decopa.planning.spread import spread_units
 from decopa.query.binding import missing_types
 from decopa.query.parser import parse_workload
@@ -20,12 +26,17 @@ from decopa.query.query import Query
 from decopa.results import result_table
 from shuffler.source import Events, TraceColumns, TraceSource, open_trace
 
-STRATEGIES = ("left-deep",)
+#: `left-deep` needs no statistics; the others measure the trace unless statistics are given.
+STRATEGIES = ("left-deep", *COST_BASED)
 RUNTIMES = ("local",)
 DEFAULT_COLUMNS = TraceColumns()
 DEFAULT_LIMITS = Limits()
+#: One core of a common server, by `scripts/bench_engine`, rounded down; planning needs only their ratio to be right.
+DEFAULT_CAPACITY = Capacity.per_second(max_ingestion=2e6, max_comparisons=1e8)
 
 QueryLike = str | Query | Sequence[Query]
+#: Of all queries, or one for each.
+StatisticsLike = Statistics | Sequence[Statistics]
 
 
 @dataclass(frozen=True)
@@ -48,6 +59,8 @@ def run(
     strategy: str = "left-deep",
     runtime: str = "local",
     plan: Plan | None = None,
+    statistics: StatisticsLike | None = None,
+    capacity: Capacity = DEFAULT_CAPACITY,
     batch_size: int | None = None,
     limits: Limits = DEFAULT_LIMITS,
     columns: TraceColumns = DEFAULT_COLUMNS,
@@ -70,6 +83,8 @@ def run(
         strategy=strategy,
         runtime=runtime,
         plan=plan,
+        statistics=statistics,
+        capacity=capacity,
         batch_size=batch_size,
         limits=limits,
         columns=columns,
@@ -86,6 +101,8 @@ def run_detailed(
     strategy: str = "left-deep",
     runtime: str = "local",
     plan: Plan | None = None,
+    statistics: StatisticsLike | None = None,
+    capacity: Capacity = DEFAULT_CAPACITY,
     batch_size: int | None = None,
     limits: Limits = DEFAULT_LIMITS,
     columns: TraceColumns = DEFAULT_COLUMNS,
@@ -103,11 +120,20 @@ def run_detailed(
     if batch_size is not None and batch_size < 1:
         raise DecoPaError(f"the batch size must be positive, got {batch_size}")
     queries = as_workload(query)
-    plan = make_plan(queries, units=units, strategy=strategy) if plan is None else _fitting(plan, queries)
+    if strategy not in STRATEGIES:
+        raise PlanError(f"unknown strategy '{strategy}'{did_you_mean(strategy, STRATEGIES)}")
     source = events if isinstance(events, TraceSource) else open_trace(
         events, columns=columns, assume_sorted=assume_sorted, nan_as_null=nan_as_null
     )  # fmt: skip
     notices = [*source.notices, *_absent_types(queries, source, required=require_types)]
+    if plan is None and strategy != "left-deep":
+        if statistics is None:
+            estimates = measure(queries, source)
+            statistics = [one.statistics for one in estimates]
+            notices += [notice for one in estimates for notice in one.notices]
+        planned = plan_workload(queries, statistics, capacity, units=units, strategy=strategy)
+        plan, notices = planned.plan, [*notices, *planned.notices]
+    plan = make_plan(queries, units=units) if plan is None else _fitting(plan, queries)
     started = time.perf_counter()
     local = LocalRuntime(
         plan, source, batch_size=batch_size or DEFAULT_BATCH_SIZE, limits=limits, interleaving=interleaving
@@ -119,10 +145,25 @@ def run_detailed(
     return RunResult(matches, local.events, comparisons, time.perf_counter() - started, reports, tuple(notices))
 
 
-def make_plan(query: QueryLike, *, units: int = 1, strategy: str = "left-deep") -> Plan:
-    """A plan for every OR-free part of the query or workload, each on `units` units (at least one per operator)."""
-    if strategy not in STRATEGIES:
-        raise PlanError(f"unknown strategy '{strategy}'{did_you_mean(strategy, STRATEGIES)}")
+def plan(
+    query: QueryLike,
+    statistics: StatisticsLike,
+    *,
+    units: int,
+    capacity: Capacity = DEFAULT_CAPACITY,
+    strategy: str = "decopa",
+    reading: Reading = Reading.LINEAR,
+) -> Plan:
+    """The plan that a strategy makes for a query or workload on `units` processing units.
+
+    Strategies: `decopa` (default), `decopa-paper` (Algorithm 1), `exhaustive` (small queries), and the baselines
+    `hybrid`, `state`, `rip` and `centralized`. The same input gives the same plan.
+    """
+    return plan_workload(as_workload(query), statistics, capacity, units=units, strategy=strategy, reading=reading).plan
+
+
+def make_plan(query: QueryLike, *, units: int = 1) -> Plan:
+    """A plan that needs no statistics: left-deep in query order, units (at least one per operator) dealt out evenly."""
     if units < 1:
         raise PlanError(f"a plan needs at least one unit, got {units}")
     return Plan(tuple(spread_units(left_deep(branch), units) for one in as_workload(query) for branch in one.branches))

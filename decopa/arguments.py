@@ -9,7 +9,8 @@ from typing import NoReturn
 from decopa import __version__
 from decopa.errors import DecoPaError
 
-STRATEGIES = ("left-deep",)
+STRATEGIES = ("left-deep", "decopa", "decopa-paper", "exhaustive", "hybrid", "state", "rip", "centralized")
+READINGS = ("linear", "rates")
 RUNTIMES = ("local",)
 
 _QUERY_HELP = "a file with one or more queries, or the text of a query"
@@ -34,19 +35,38 @@ def make_parser() -> argparse.ArgumentParser:
 
     plan = _command(
         commands.add_parser("plan", help="make a plan for a query"),
-        "Makes the plan by which `decopa run` would find the matches, as JSON that --plan reads.",
-        "decopa plan query.txt --out plan.json",
+        "Makes the plan by which `decopa run` would find the matches, as JSON for --plan, and shows it as a tree.",
+        "decopa plan query.txt --stats stats.json --units 8 --strategy decopa --out plan.json",
     )
     plan.add_argument("query", metavar="QUERY", help=_QUERY_HELP)
     _add_planning_arguments(plan)
+    _add_trace_arguments(plan, required=False)
+    _add_quiet(plan)
     _add_output_arguments(plan, "where the plan goes (default: printed)")
 
     explain = _command(
         commands.add_parser("explain", help="show a plan as a tree"),
-        "Shows the operators of a plan, each above what it is fed by, with rule, units and how its matches travel.",
-        "decopa explain plan.json",
+        "Shows the operators of plans, each above what it is fed by, with rule, units and how its matches travel; with "
+        "--stats also what each unit has to do, and what limits the plan.",
+        "decopa explain plan.json other.json --stats stats.json --html plans.html",
     )
-    explain.add_argument("plan", metavar="PLAN", type=Path, help="a plan file, as `decopa plan` writes it")
+    explain.add_argument(
+        "plans", metavar="PLAN", type=Path, nargs="+", help="plan files, as `decopa plan` writes them; one query in all"
+    )
+    _add_cost_arguments(explain)
+    explain.add_argument("--html", metavar="FILE", type=Path, help="write a page with the plans drawn side by side")
+    explain.add_argument("--overwrite", action="store_true", help="replace the page if it exists")
+
+    stats = _command(
+        commands.add_parser("stats", help="measure rates and selectivities of a query"),
+        "Counts events per window and samples pairs of events, for `decopa plan`.",
+        "decopa stats query.txt --trace trace.parquet --out stats.json",
+    )
+    stats.add_argument("query", metavar="QUERY", help=_QUERY_HELP)
+    _add_trace_arguments(stats, required=True)
+    stats.add_argument("--seed", metavar="S", type=int, default=0, help="of the sample (default: %(default)s)")
+    _add_output_arguments(stats, "where the statistics go (default: printed)")
+    _add_quiet(stats)
 
     trace = commands.add_parser("trace", help="make a trace", description="Makes a trace of events.")
     kinds = trace.add_subparsers(required=True, metavar="KIND", dest="kind", parser_class=_Parser)
@@ -78,13 +98,7 @@ def _command(parser: argparse.ArgumentParser, about: str, example: str) -> argpa
 
 def _add_run_arguments(run: argparse.ArgumentParser) -> None:
     run.add_argument("query", metavar="QUERY", help=_QUERY_HELP)
-    run.add_argument(
-        "--trace",
-        metavar="FILE",
-        required=True,
-        type=Path,
-        help="events: Parquet (or a directory of it), CSV or JSON lines, with the columns id, ts and type",
-    )
+    _add_trace_arguments(run, required=True)
     run.add_argument("--runtime", choices=RUNTIMES, default=RUNTIMES[0], help="where units run (default: %(default)s)")
     _add_planning_arguments(run)
     run.add_argument("--plan", metavar="FILE", type=Path, help="run this plan (see `decopa plan`) instead of a new one")
@@ -94,18 +108,46 @@ def _add_run_arguments(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--max-state-mb", metavar="N", type=_count, help="stop if a unit stores more than this (default: 4096)"
     )
-    run.add_argument("--id", metavar="COL", default="id", help="the column with event ids (default: %(default)s)")
-    run.add_argument("--ts", metavar="COL", default="ts", help="the column with times (default: %(default)s)")
-    run.add_argument("--type", metavar="COL", default="type", help="the column with types (default: %(default)s)")
-    run.add_argument("--assume-sorted", action="store_true", help="refuse unsorted events instead of sorting them")
-    run.add_argument("--nan-as-null", action="store_true", help="treat NaN as a missing value instead of an error")
     _add_quiet(run)
+
+
+def _add_trace_arguments(parser: argparse.ArgumentParser, *, required: bool) -> None:
+    parser.add_argument(
+        "--trace",
+        metavar="FILE",
+        required=required,
+        type=Path,
+        help="events: Parquet (or a directory of it), CSV or JSON lines, with the columns id, ts and type",
+    )
+    parser.add_argument("--id", metavar="COL", default="id", help="the column with event ids (default: %(default)s)")
+    parser.add_argument("--ts", metavar="COL", default="ts", help="the column with times (default: %(default)s)")
+    parser.add_argument("--type", metavar="COL", default="type", help="the column with types (default: %(default)s)")
+    parser.add_argument("--assume-sorted", action="store_true", help="refuse unsorted events instead of sorting them")
+    parser.add_argument("--nan-as-null", action="store_true", help="treat NaN as a missing value instead of an error")
 
 
 def _add_planning_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--units", metavar="N", type=_count, default=1, help="processing units (default: %(default)s)")
     parser.add_argument(
-        "--strategy", choices=STRATEGIES, default=STRATEGIES[0], help="how to plan (default: %(default)s)"
+        "--strategy",
+        choices=STRATEGIES,
+        default=STRATEGIES[0],
+        help="how to plan (default: %(default)s); all but left-deep use statistics: --stats, or measured from --trace",
+    )
+    _add_cost_arguments(parser)
+
+
+def _add_cost_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--stats", metavar="FILE", type=Path, help="rates and selectivities, see `decopa stats`")
+    parser.add_argument("--iota", metavar="N", type=_rate, help="events a unit ingests per second (default: 2 million)")
+    parser.add_argument(
+        "--kappa", metavar="N", type=_rate, help="comparisons a unit makes per second (default: 100 million)"
+    )
+    parser.add_argument(
+        "--reading",
+        choices=READINGS,
+        default=READINGS[0],
+        help="of c: costs grow linearly with it, or all rates do (default: %(default)s)",
     )
 
 
@@ -154,6 +196,17 @@ def _count(text: str) -> int:
     except (ValueError, OverflowError):
         pass
     raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of 1 or more")
+
+
+def _rate(text: str) -> float:
+    """A positive number; 1e6 is fine."""
+    try:
+        value = float(text)
+        if 0 < value < float("inf"):
+            return value
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"'{text}' is not a positive number")
 
 
 def _pair(text: str) -> tuple[str, str, float]:

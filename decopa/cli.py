@@ -16,12 +16,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from decopa.arguments import make_parser
-from decopa.errors import DecoPaError, PlanError, QueryError
+from decopa.errors import DecoPaError, PlanError, QueryError, StatisticsError
 
 if TYPE_CHECKING:
     from cluster.local import Limits
+    from costmodel.capacity import Capacity
+    from costmodel.statistics import Statistics
+    from costmodel.throughput import Reading
     from decopa.api import RunResult
-    from decopa.planning.plan import Plan, PlanOperator, QueryPlan
+    from decopa.planning.plan import Plan
+    from decopa.planning.price import PricedPlan
     from decopa.query.query import Query
 
 #: Matches shown when there is no --out.
@@ -73,6 +77,8 @@ def _run(args: argparse.Namespace) -> None:
             strategy=args.strategy,
             runtime=args.runtime,
             plan=plan,
+            statistics=None if args.stats is None else _read_statistics(args.stats),
+            capacity=_capacity(args),
             batch_size=args.batch_size,
             limits=_limits(args),
             columns=TraceColumns(args.id, args.ts, args.type),
@@ -99,18 +105,88 @@ def _plan(args: argparse.Namespace) -> None:
     if args.out is not None:
         check_writable(args.out, args.overwrite, suffixes=())
     from decopa.api import make_plan
+    from decopa.planning.explain import explain
 
-    text = make_plan(queries, units=args.units, strategy=args.strategy).to_json()
-    if args.out is None:
-        print(text, end="")
+    statistics: list[Statistics] = []
+    notices: tuple[str, ...] = ()
+    if args.strategy == "left-deep" and args.stats is None:
+        plan = make_plan(queries, units=args.units)
     else:
-        write_text(text, args.out, overwrite=args.overwrite)
+        from decopa.planning.planner import plan_workload
+
+        statistics, notices = _statistics(args, queries)
+        if args.strategy == "left-deep":
+            plan = make_plan(queries, units=args.units)
+        else:
+            planned = plan_workload(
+                queries, statistics, _capacity(args), units=args.units, strategy=args.strategy, reading=_reading(args)
+            )
+            plan, notices = planned.plan, (*notices, *planned.notices)
+    if args.out is None:
+        print(plan.to_json(), end="")
+    else:
+        write_text(plan.to_json(), args.out, overwrite=args.overwrite)
+    if not args.quiet:
+        for notice in notices:
+            _tell("note", notice)
+        priced = _priced(args, plan, _per_part(queries, statistics)) if statistics else None
+        print(explain(plan, priced, color=sys.stderr.isatty()), file=sys.stderr)
 
 
 def _explain(args: argparse.Namespace) -> None:
-    for part in _read_plan(args.plan).parts:
-        print(part.query)
-        print("\n".join(_tree(part, part.root, 1, set())))
+    from decopa.output import check_writable, write_text
+    from decopa.planning.explain import explain
+
+    if args.html is not None:
+        check_writable(args.html, args.overwrite, suffixes=(".html",))
+        if args.stats is None:
+            raise StatisticsError("--html draws rates and loads, which need --stats FILE; make it with `decopa stats`")
+    drawn = []
+    for path in args.plans:
+        plan = _read_plan(path)
+        priced = None
+        if args.stats is not None:
+            statistics = _read_statistics(args.stats)
+            for part in plan.parts:
+                statistics.check_fits(part.query)
+            priced = _priced(args, plan, [statistics] * len(plan.parts))
+        if len(args.plans) > 1:
+            print(f"{path}:")
+        print(explain(plan, priced, color=sys.stdout.isatty()))
+        drawn += [(path.stem, one) for one in priced or ()]
+    if args.html is not None:
+        from decopa.planning.plan_page import NamedPlan, plan_page
+
+        write_text(plan_page([NamedPlan(*one) for one in drawn]), args.html, overwrite=args.overwrite)
+        _tell("page", str(args.html))
+
+
+def _stats(args: argparse.Namespace) -> None:
+    from costmodel.stats_file import to_json
+    from decopa.output import check_writable, write_text
+
+    queries = _read_queries(args.query)
+    if len(queries) != 1:
+        raise QueryError(f"{len(queries)} queries; statistics are those of one query: measure each on its own")
+    if args.out is not None:
+        check_writable(args.out, args.overwrite, suffixes=())
+    args.stats = None
+    (statistics,), notices = _statistics(args, queries)
+    if args.out is None:
+        print(to_json(statistics), end="")
+    else:
+        write_text(to_json(statistics), args.out, overwrite=args.overwrite)
+    if args.quiet:
+        return
+    for notice in notices:
+        _tell("note", notice)
+    shown = sorted(statistics.rates.items(), key=lambda item: -item[1])
+    _tell("per window", ", ".join(f"{name} {rate:,.4g}" for name, rate in shown))
+    for pair in (*statistics.type_pairs, *statistics.alias_pairs):
+        error = f" +- {pair.standard_error:.2g}" if pair.standard_error else ""
+        _tell("selectivity", f"({pair.first}, {pair.second}) {pair.selectivity:.4g}{error}")
+    if args.out is not None:
+        _tell("output", str(args.out))
 
 
 def _trace_synthetic(args: argparse.Namespace) -> None:
@@ -144,7 +220,7 @@ def _trace_synthetic(args: argparse.Namespace) -> None:
     _tell("query to try", query)
 
 
-_COMMANDS = {"run": _run, "plan": _plan, "explain": _explain, "trace synthetic": _trace_synthetic}
+_COMMANDS = {"run": _run, "plan": _plan, "explain": _explain, "stats": _stats, "trace synthetic": _trace_synthetic}
 
 
 # ------------------------------------------------------------------ what the user gave
@@ -172,6 +248,58 @@ def _read_plan(path: Path) -> Plan:
     from decopa.planning.plan import Plan
 
     return Plan.from_json(_read_text(path, PlanError))
+
+
+def _read_statistics(path: Path) -> Statistics:
+    from costmodel.stats_file import from_json
+
+    return from_json(_read_text(path, StatisticsError), str(path))
+
+
+def _statistics(args: argparse.Namespace, queries: Sequence[Query]) -> tuple[list[Statistics], tuple[str, ...]]:
+    """Statistics of each query, from --stats or measured from --trace, with notices."""
+    if args.stats is not None:
+        return [_read_statistics(args.stats)] * len(queries), ()
+    if args.trace is None:
+        raise StatisticsError(
+            f"strategy '{args.strategy}' needs to know rates and selectivities; give --stats FILE (see `decopa stats`) "
+            "or --trace FILE to measure them"
+        )
+    from decopa.measure import measure
+    from shuffler.source import TraceColumns, open_trace
+
+    columns = TraceColumns(args.id, args.ts, args.type)
+    source = open_trace(args.trace, columns=columns, assume_sorted=args.assume_sorted, nan_as_null=args.nan_as_null)
+    found = measure(queries, source, seed=getattr(args, "seed", 0))
+    return [one.statistics for one in found], tuple(line for one in found for line in one.notices)
+
+
+def _capacity(args: argparse.Namespace) -> Capacity:
+    from costmodel.capacity import Capacity
+    from decopa.api import DEFAULT_CAPACITY
+
+    return Capacity.per_second(
+        args.iota or DEFAULT_CAPACITY.max_ingestion, args.kappa or DEFAULT_CAPACITY.max_comparisons
+    )
+
+
+def _reading(args: argparse.Namespace) -> Reading:
+    from costmodel.throughput import Reading
+
+    return Reading(args.reading)
+
+
+def _priced(args: argparse.Namespace, plan: Plan, statistics: Sequence[Statistics]) -> list[PricedPlan]:
+    from decopa.planning.price import price_plan
+
+    capacity, reading = _capacity(args), _reading(args)
+    return [
+        price_plan(part, known, capacity, reading=reading) for part, known in zip(plan.parts, statistics, strict=True)
+    ]
+
+
+def _per_part(queries: Sequence[Query], statistics: Sequence[Statistics]) -> list[Statistics]:
+    return [known for query, known in zip(queries, statistics, strict=True) for _ in query.branches]
 
 
 def _read_text(path: Path, error: type[DecoPaError]) -> str:
@@ -243,14 +371,3 @@ def _summarize(queries: Sequence[Query], result: RunResult, out: Path | None) ->
 
 def _tell(what: str, value: str) -> None:
     print(f"{what:<13}{value}", file=sys.stderr)
-
-
-def _tree(part: QueryPlan, operator: PlanOperator, depth: int, seen: set[str]) -> list[str]:
-    """The operator and what it is fed by, indented; one that feeds several is shown in full once."""
-    dealt = "partitioned" if operator.partitioned else "broadcast"
-    units = f"{operator.units} unit{'s' if operator.units > 1 else ''}"
-    line = f"{'  ' * depth}{part.text(operator)}  {part.rule(operator).value}, {units}, {dealt}"
-    if operator.name in seen:
-        return [f"{line} (see above)"]
-    seen.add(operator.name)
-    return [line, *(line for source in part.inputs(operator) for line in _tree(part, source, depth + 1, seen))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from costmodel.capacity import Capacity
 from costmodel.rates import PAPER, QueryRates, RateModel
@@ -14,6 +14,7 @@ from decopa.planning import baselines
 from decopa.planning.algorithm1 import construct_as_printed
 from decopa.planning.construct import construct
 from decopa.planning.exhaustive import MAX_POSITIONS, best_assignment
+from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan, QueryPlan
 from decopa.planning.price import price_plan
 from decopa.planning.split import SplitSpace
@@ -21,6 +22,8 @@ from decopa.planning.units import to_plan
 from decopa.planning.validate import check_structure
 from decopa.query.query import Query
 
+#: Strategies that choose a split of their own.
+_SPLITTING = ("decopa", "decopa-paper", "exhaustive")
 STRATEGIES = ("decopa", "decopa-paper", "exhaustive", "hybrid", "state", "rip", "centralized")
 
 
@@ -34,7 +37,7 @@ class PlanningResult:
 
 def plan_workload(
     queries: Sequence[Query],
-    statistics: Statistics,
+    statistics: Statistics | Sequence[Statistics],
     capacity: Capacity,
     *,
     units: int,
@@ -43,17 +46,22 @@ def plan_workload(
     model: RateModel = PAPER,
     seed: int = 1,
 ) -> PlanningResult:
-    """Plans every OR-free query; the units are divided so that the slowest of them is as fast as possible."""
+    """Plans every OR-free query; the units are divided so that the slowest of them is as fast as possible.
+
+    `statistics` are those of all queries, or one for each.
+    """
     if strategy not in STRATEGIES:
         raise PlanError(f"unknown strategy '{strategy}'{did_you_mean(strategy, STRATEGIES)}")
     if units < 1:
         raise PlanError(f"a plan needs at least one unit, got {units}")
     notices: list[str] = []
-    branches: list[Query] = []
-    for query in queries:
-        notices += statistics.check_fits(query)
-        branches += query.branches
-    planner = _Planner(statistics, capacity, strategy, reading, model, seed, notices)
+    known: dict[Query, Statistics] = {}
+    each = [statistics] * len(queries) if isinstance(statistics, Statistics) else statistics
+    for query, its_statistics in zip(queries, each, strict=True):
+        notices += its_statistics.check_fits(query)
+        known |= dict.fromkeys(query.branches, its_statistics)
+    branches = [branch for query in queries for branch in query.branches]
+    planner = _Planner(known, capacity, strategy, reading, model, seed, notices)
     shares = planner.divide(branches, units)
     parts = tuple(planner.part(branch, share) for branch, share in zip(branches, shares, strict=True))
     plan = Plan(parts)
@@ -64,7 +72,7 @@ def plan_workload(
 class _Planner:
     def __init__(
         self,
-        statistics: Statistics,
+        statistics: dict[Query, Statistics],
         capacity: Capacity,
         strategy: str,
         reading: Reading,
@@ -94,7 +102,7 @@ class _Planner:
 
     def _sustained(self, branch: Query, units: int) -> float:
         priced = price_plan(
-            self.part(branch, units), self.statistics, self.capacity, reading=self.reading, model=self.model
+            self.part(branch, units), self.statistics[branch], self.capacity, reading=self.reading, model=self.model
         )
         return priced.scaling.log_scaling
 
@@ -114,10 +122,10 @@ class _Planner:
         operators = len(baselines.split_of_plan(baselines.state_parallel(branch)))
         if units < operators:
             self.notices.append(
-                f"{branch.pattern} needs {operators} operators but has {units} unit(s): all run on one unit "
-                "(centralized); give it more units to run them side by side"
+                f"{branch.pattern} needs {operators} operators but has {units} unit(s): all run on one unit; "
+                "give it more units to run them side by side"
             )
-            return baselines.centralized(branch)
+            return self._on_one_unit(space, operators)
         match self.strategy:
             case "state":
                 return baselines.state_parallel(branch)
@@ -136,7 +144,12 @@ class _Planner:
                 return to_plan(space, found)
         return to_plan(space, construct(space, units, capacity, self.reading))
 
+    def _on_one_unit(self, space: SplitSpace, operators: int) -> QueryPlan:
+        """The plan that the strategy makes for one unit per operator, all on one unit."""
+        plan = self._plan(space.query, operators) if self.strategy in _SPLITTING else left_deep(space.query)
+        return replace(plan, operators=tuple(replace(one, units=1, hosts=(0,)) for one in plan.operators))
+
     def _space(self, branch: Query) -> SplitSpace:
         if branch not in self._spaces:
-            self._spaces[branch] = SplitSpace(branch, QueryRates(branch, self.statistics, self.model))
+            self._spaces[branch] = SplitSpace(branch, QueryRates(branch, self.statistics[branch], self.model))
         return self._spaces[branch]
