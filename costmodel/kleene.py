@@ -14,20 +14,12 @@ import math
 from enum import Enum
 from functools import lru_cache
 
-import numpy as np
-import numpy.typing as npt
+from costmodel.logarithms import LOG_MAX, LOG_ZERO, clamped, log_expm1, log_of, log_sum
 
-from costmodel.logarithms import LOG_ZERO, clamped, log_expm1, log_of, log_sum
-
-Floats = npt.NDArray[np.float64]
-
-#: Terms of a sum that are looked at one by one; a wider hill of terms is sampled at this many places.
-_TERMS = 256
 #: A term below its hill's top by this many powers of e does not count in double precision.
 _NEGLIGIBLE = 45.0
-#: Below this n, factorials are taken directly.
+#: Up to this size, binomials are computed as whole numbers.
 _SMALL = 64
-_LOG_FACTORIALS = np.array([math.lgamma(k + 1) for k in range(_SMALL + 1)])
 
 
 class KleenePairs(Enum):
@@ -79,23 +71,25 @@ def _log_neighbour_sum(count: int, log_member: float, log_pair: float) -> float:
 def _log_hill_sum(count: int, log_member: float, log_pair: float) -> float:
     """The sum with exponent i(i-1)/2. Its terms rise to one top and fall again, faster and faster on both sides.
 
-    A hill of many terms is so smooth that every h-th term, times h, gives the sum to the last digits.
+    A wide hill is so smooth that every h-th term, times h, gives the sum to the last digits (the trapezoidal rule for
+    something like a bell curve, with several places per standard deviation).
     """
+
+    def log_term(size: int) -> float:
+        return _log_binomial(count, size) + size * log_member + size * ((size - 1) / 2 * log_pair)
+
     top = _top(count, log_member, log_pair)
-
-    def log_terms(sizes: Floats) -> Floats:
-        with np.errstate(over="ignore"):  # a term that is too small for a float counts as -inf
-            return _log_binomials(count, sizes) + sizes * log_member + sizes * (sizes - 1) / 2 * log_pair
-
-    reach = 2.0 ** np.arange(max(count, 2).bit_length() + 1)
-    sizes = np.clip(np.concatenate([top - reach[::-1], [float(top)], top + reach]), 1.0, float(count))
-    terms = log_terms(sizes)
-    highest = float(terms[len(reach)])
-    high_enough = np.flatnonzero(terms >= highest - _NEGLIGIBLE)
-    ends = int(sizes[max(high_enough[0] - 1, 0)]), int(sizes[min(high_enough[-1] + 1, len(sizes) - 1)])
-    step = max(1, -(-(ends[1] - ends[0] + 1) // _TERMS))
-    terms = log_terms(np.arange(ends[0], ends[1] + 1, step, dtype=np.float64))
-    summed = float(np.sum(np.exp(terms - highest)))
+    highest = log_term(top)
+    if highest >= LOG_MAX:
+        return LOG_MAX
+    spread = 1 / math.sqrt(1 / (count - top + 1) + 1 / (top + 1) - log_pair)
+    step = max(1, int(spread / 4))
+    summed = 1.0
+    for direction in (-step, step):
+        size = top + direction
+        while 1 <= size <= count and (fall := highest - log_term(size)) < _NEGLIGIBLE:
+            summed += math.exp(-fall)
+            size += direction
     return clamped(highest + math.log(summed) + math.log(step))
 
 
@@ -111,30 +105,15 @@ def _top(count: int, log_member: float, log_pair: float) -> int:
     return low
 
 
-def _log_binomials(count: int, sizes: Floats) -> Floats:
+def _log_binomial(count: int, size: int) -> float:
     """log C(count, size), accurate also where count is so large that log count! has lost its last digits."""
-    rest = float(count) - sizes
-    if count <= _SMALL:
-        known = _LOG_FACTORIALS
-        return np.asarray(known[count] - known[sizes.astype(int)] - known[rest.astype(int)])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        left = np.log1p(-sizes / float(count))
-        # log count! - log rest! by Stirling's series, with the large parts taken away from each other beforehand.
-        falling = sizes * (math.log(count) - 1) - (rest + 0.5) * left + _stirling_tail(float(count))
-        falling -= _stirling_tail(rest)
-    ends = rest < _SMALL
-    if ends.any():
-        falling = np.where(ends, _log_factorials(float(count)) - _log_factorials(np.where(ends, rest, 0.0)), falling)
-    return np.asarray(falling - _log_factorials(sizes))
+    rest = count - size
+    if min(size, rest) <= _SMALL:
+        return math.log(math.comb(count, size))
+    # log count! - log rest! by Stirling's series, with the large parts taken away from each other beforehand.
+    falling = size * (math.log(count) - 1) - (rest + 0.5) * math.log1p(-size / count)
+    return falling + _stirling_tail(count) - _stirling_tail(rest) - math.lgamma(size + 1)
 
 
-def _log_factorials(numbers: Floats | float) -> Floats:
-    numbers = np.asarray(numbers, dtype=np.float64)
-    large = np.maximum(numbers, _SMALL)
-    series = large * (np.log(large) - 1) + 0.5 * np.log(2 * math.pi * large) + _stirling_tail(large)
-    known = _LOG_FACTORIALS[np.minimum(numbers, _SMALL).astype(int)]
-    return np.asarray(np.where(numbers <= _SMALL, known, series))
-
-
-def _stirling_tail(numbers: Floats | float) -> Floats | float:
-    return (1 - 1 / (30 * numbers) / numbers) / (12 * numbers)
+def _stirling_tail(number: int) -> float:
+    return (1 - 1 / (30 * number) / number) / (12 * number)

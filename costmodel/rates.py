@@ -51,8 +51,11 @@ class KleeneGroup:
     model: RateModel = PAPER
 
     def log_at(self, log_scaling: float = 0.0) -> float:
-        events = value_of(self.log_events + log_scaling)
-        groups = log_groups(events, self.log_member, self.log_pair, self.model.kleene_pairs)
+        log_events = self.log_events + log_scaling
+        if log_events <= 0:  # at most one event per window, which may be too rare for a float
+            groups = clamped(log_events + self.log_member)
+        else:
+            groups = log_groups(value_of(log_events), self.log_member, self.log_pair, self.model.kleene_pairs)
         if self.model.smallest_group == 0:
             return log_sum(groups, log_empty_group(self.log_pair, self.model.kleene_pairs))
         return groups

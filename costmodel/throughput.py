@@ -15,7 +15,7 @@ from enum import Enum
 
 from costmodel.capacity import Capacity
 from costmodel.costs import OperatorLoad
-from costmodel.logarithms import LOG_ZERO, log_of, value_of
+from costmodel.logarithms import LOG_MAX, LOG_ZERO, log_of, value_of
 from costmodel.pricing import PricedOperator
 
 #: Scaling factors are searched for up to here; a plan that sustains it is called unlimited.
@@ -161,7 +161,7 @@ def _lowered(best: Scaling, one: AssignedOperator, capacity: Capacity) -> Scalin
 
     def tightest(log_scaling: float) -> tuple[float, Limit | None]:
         rooms = _log_room(one.operator.load(log_scaling), one.units, capacity)
-        return min(((room, limit) for limit, room in rooms), key=lambda pair: pair[0], default=(0.0, None))
+        return min(((room, limit) for limit, room in rooms), key=lambda pair: pair[0], default=(LOG_MAX, None))
 
     room, limit = tightest(0.0)
     if limit is None:
@@ -176,9 +176,10 @@ def _lowered(best: Scaling, one: AssignedOperator, capacity: Capacity) -> Scalin
     for step in itertools.count():
         if high - low <= PRECISION or room_low <= PRECISION:
             return Scaling(low, one.name, limit)
-        # Two steps on the chord, which halves the distance at least where loads are nearly powers of c; one in the
-        # middle, where they are not.
-        middle = (low + high) / 2 if step % 3 == 2 else low + (high - low) * room_low / (room_low - room_high)
+        # Near the end loads are nearly powers of c, so that the chord points at it; a step to the middle now and then
+        # bounds the number of steps where they are not.
+        chord = low + (high - low) * room_low / (room_low - room_high)
+        middle = (low + high) / 2 if high - low > 1 or step % 3 == 2 else chord
         if not low < middle < high:
             return Scaling(low, one.name, limit)
         room, blocking = tightest(middle)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -130,7 +131,7 @@ def _plan(args: argparse.Namespace) -> None:
         for notice in notices:
             _tell("note", notice)
         priced = _priced(args, plan, _per_part(queries, statistics)) if statistics else None
-        print(explain(plan, priced, color=sys.stderr.isatty()), file=sys.stderr)
+        print(explain(plan, priced, color=sys.stderr.isatty(), width=_width()), end="", file=sys.stderr)
 
 
 def _explain(args: argparse.Namespace) -> None:
@@ -152,7 +153,7 @@ def _explain(args: argparse.Namespace) -> None:
             priced = _priced(args, plan, [statistics] * len(plan.parts))
         if len(args.plans) > 1:
             print(f"{path}:")
-        print(explain(plan, priced, color=sys.stdout.isatty()))
+        print(explain(plan, priced, color=sys.stdout.isatty(), width=_width()), end="")
         drawn += [(path.stem, one) for one in priced or ()]
     if args.html is not None:
         from decopa.planning.plan_page import NamedPlan, plan_page
@@ -367,6 +368,10 @@ def _summarize(queries: Sequence[Query], result: RunResult, out: Path | None) ->
     _tell("matches", f"{result.matches.num_rows:,}{shown}")
     if out is not None:
         _tell("output", str(out))
+
+
+def _width() -> int:
+    return max(60, shutil.get_terminal_size((100, 24)).columns)
 
 
 def _tell(what: str, value: str) -> None:

@@ -51,8 +51,14 @@ def verdict(priced: PricedPlan) -> str:
     limit = priced.scaling.limit
     if limit is None:
         return "c is unlimited"
-    factor = quantity(priced.scaling.scaling_factor)
-    return f"c = {factor}, limited by {limit.value} at {limiting_text(priced)}"
+    return f"c = {scaling_text(priced)}, limited by {limit.value} at {limiting_text(priced)}"
+
+
+def scaling_text(priced: PricedPlan) -> str:
+    """The largest c; never a plain 0, which would say that the plan does nothing."""
+    if priced.scaling.unlimited:
+        return "unlimited"
+    return quantity(priced.scaling.scaling_factor) if priced.scaling.scaling_factor > 1e-300 else "under 1e-300"
 
 
 def limiting(priced: PricedPlan) -> tuple[OperatorFigures, ...]:
@@ -228,7 +234,9 @@ def _table(part: QueryPlan, priced: PricedPlan | None, paint: _Paint, width: int
     marks = ["" if row.again else _mark(figures.get(row.operator.name)) for row in rows]
     widths = [max([len(title), *(len(line[at]) for line in cells if line)]) for at, title in enumerate(header)]
 
-    taken = sum(widths) + len(_GAP) * len(widths) + max((len(_GAP) + len(mark) for mark in marks if mark), default=0)
+    taken = sum(widths) + len(_GAP) * len(widths)
+    longest = max(len(row.lead) + _columns(row.label) for row in rows)
+    marks_fit = longest + taken + len(_GAP) + max(map(len, marks)) <= width  # else they go below their operators
     labels = [_wrapped(row.label, max(_NARROWEST, width - taken - len(row.lead))) for row in rows]
     first = max([len("operator"), *(len(row.lead) + _columns(line) for row, ls in zip(rows, labels) for line in ls)])
     yield paint(_GAP.join([_padded("operator", first), *_aligned(header, widths)]).rstrip(), _DIM)
@@ -243,9 +251,9 @@ def _table(part: QueryPlan, priced: PricedPlan | None, paint: _Paint, width: int
                 aligned[at] = paint(aligned[at], _YELLOW if share > 1 + 1e-9 else "")
         label = _padded(lines[0], first - len(row.lead))
         styled = paint(label, _RED if mark else "")
-        ending = [paint(mark, _RED)] if mark else []
+        ending = [paint(mark, _RED)] if mark and marks_fit else []
         yield (paint(row.lead, _DIM) + _GAP.join([styled, *aligned, *ending])).rstrip()
-        for more in lines[1:]:
+        for more in [*lines[1:], *([mark] if mark and not marks_fit else [])]:
             yield paint(row.below, _DIM) + paint(more, _RED if mark else "")
 
 

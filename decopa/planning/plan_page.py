@@ -24,6 +24,7 @@ from decopa.planning.explain import (
     percent,
     printable,
     quantity,
+    scaling_text,
     shared_units,
     slices_text,
     sub_query_text,
@@ -98,7 +99,7 @@ def _comparison(plans: Sequence[NamedPlan]) -> str:
         cells = (
             (str(sum(1 for operator in priced.plan.operators if operator.inputs)), "number"),
             (str(priced.units), "number"),
-            ("unlimited" if priced.scaling.unlimited else quantity(priced.scaling.scaling_factor), "number"),
+            (scaling_text(priced), "number"),
             (priced.reading.value, ""),
             (_gain(priced, baseline) if len(plans) > 1 else "-", "number"),
             ("nothing" if limit is None else limiting_text(priced), ""),
@@ -325,7 +326,7 @@ class _Node:
             text = f"bottleneck: {figures.limit.value} limit"
             parts.append(_text(self.width / 2, 13, text, "badge-text", "middle"))
             baseline += _BADGE
-        parts.append(_text(_PADDING, baseline, _cut(printable(operator.name), 14), "soft"))
+        parts.append(_text(_PADDING, baseline, _cut(printable(operator.name), 14 if operator.inputs else 8), "soft"))
         parts.append(_text(right, baseline, self._units, "soft", "end"))
         for line in self.lines:
             baseline += _LINE

@@ -71,7 +71,9 @@ def price_plan(
     capacity = capacity.for_window(plan.query.window_us)
     rates = QueryRates(plan.query, statistics, model)
     prices = operator_prices(plan, rates)
-    scaling = largest_scaling(_assigned(plan, prices), capacity, reading)
+    assigned = _assigned(plan, prices)
+    scaling = largest_scaling([one for one, _ in assigned], capacity, reading)
+    binding = next((names for one, names in assigned if one.name == scaling.operator), ())
     figures = []
     for operator in plan.operators:
         rate = rates.formula(operator.sub_query.aliases, operator.sub_query.closed)
@@ -82,7 +84,7 @@ def price_plan(
         if operator.name in prices:
             load = load_at(prices[operator.name], log_at, reading)
             taken, compared = (part.per_unit(operator.units) for part in (load.ingestion, load.comparisons))
-            binds = scaling.operator is not None and operator.name in scaling.operator.split("+")
+            binds = operator.name in binding
             figure = OperatorFigures(
                 operator,
                 figure.rule,
@@ -112,19 +114,19 @@ def operator_prices(plan: QueryPlan, rates: QueryRates) -> dict[str, PricedOpera
     return prices
 
 
-def _assigned(plan: QueryPlan, prices: dict[str, PricedOperator]) -> list[AssignedOperator]:
-    """Operators on their units; those that share hosts count as one."""
+def _assigned(plan: QueryPlan, prices: dict[str, PricedOperator]) -> list[tuple[AssignedOperator, tuple[str, ...]]]:
+    """Operators on their units, with their names; those that share hosts count as one."""
     together: dict[tuple[int, ...], list[str]] = {}
-    assigned = []
+    assigned: list[tuple[AssignedOperator, tuple[str, ...]]] = []
     for name in prices:
         operator = plan.operator(name)
         if operator.hosts:
             together.setdefault(operator.hosts, []).append(name)
         else:
-            assigned.append(AssignedOperator(name, prices[name], operator.units))
+            assigned.append((AssignedOperator(name, prices[name], operator.units), (name,)))
     for hosts, names in together.items():
         joint = Together(tuple(prices[name] for name in names))
-        assigned.append(AssignedOperator("+".join(names), joint, len(hosts)))
+        assigned.append((AssignedOperator("+".join(names), joint, len(hosts)), tuple(names)))
     return assigned
 
 

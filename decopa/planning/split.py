@@ -10,6 +10,7 @@ from functools import cached_property
 from costmodel.pricing import Flow, Join, KleeneBinary, KleeneUnary, Negation, PricedOperator
 from costmodel.rates import QueryRates
 from decopa.planning.subquery import SubQuery, negated_part
+from decopa.query.analysis import Scope
 from decopa.query.query import Query
 
 
@@ -69,7 +70,7 @@ class SplitSpace:
 
     def _joins(self, sub_query: SubQuery) -> Iterator[Step]:
         """Pairs of proper sub-queries that cover it, in one order each; they may share positions."""
-        blocks = self._blocks(sub_query)
+        blocks, scope = self._blocks(sub_query), sub_query.scope(self.query)
         if len(blocks) < 2:
             return
         for states in itertools.product(("left", "right", "both"), repeat=len(blocks)):
@@ -81,7 +82,7 @@ class SplitSpace:
                     *(block for block, state in zip(blocks, states, strict=True) if state in (side, "both"))
                 )
                 sides.append(SubQuery(aliases, sub_query.closed & aliases))
-            if all(self._negation_closed(side) for side in sides):
+            if all(self._negation_closed(side, scope) for side in sides):
                 yield Step(sub_query, (sides[0], sides[1]))
 
     def _blocks(self, sub_query: SubQuery) -> list[frozenset[str]]:
@@ -90,13 +91,11 @@ class SplitSpace:
         positive = [frozenset({alias}) for alias in self.query.aliases if alias in sub_query.positive(self.query)]
         return positive + negated
 
-    def _negation_closed(self, sub_query: SubQuery) -> bool:
-        """Whether a side of a join has something positive, and with every NOT all that it depends on."""
-        if len(sub_query.scope(self.query)) > 0 and sub_query.aliases <= self.query.negated_aliases:
-            depth = len(sub_query.scope(self.query))
-            if any(len(self.query.scope_of(alias)) < depth for alias in sub_query.aliases):
-                return False
-        return all(self.query.context_of(one) <= sub_query.aliases for one in sub_query.negations(self.query))
+    def _negation_closed(self, side: SubQuery, scope: Scope) -> bool:
+        """Whether a side of a join at `scope` has something positive, and with every NOT all that it depends on."""
+        if not any(self.query.scope_of(alias) == scope for alias in side.aliases):
+            return False
+        return all(self.query.context_of(negation) <= side.aliases for negation in side.negations(self.query))
 
     def price(self, step: Step, partitioned: int | None = None) -> PricedOperator:
         """The step's price with one input partitioned: the given one, or the one that is best (6.1)."""

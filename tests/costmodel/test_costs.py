@@ -22,7 +22,7 @@ from costmodel.costs import (
 from costmodel.logarithms import LOG_MAX, LOG_ZERO, MAX_VALUE, log_of, log_sum, value_of
 from costmodel.pricing import PricedOperator
 from decopa.errors import PlanError
-from tests.costmodel.drawn import operators
+from tests.costmodel.drawn import OPERATORS
 
 
 def loads_of(operator: PricedOperator, log_scaling: float = 0.0) -> tuple[Load, Load]:
@@ -89,21 +89,21 @@ def test_logarithms_add_up() -> None:
     assert value_of(LOG_ZERO) == 0.0
 
 
-@given(operators(), st.integers(1, 64), st.floats(-20, 20))
+@given(OPERATORS, st.integers(1, 64), st.floats(-20, 20))
 def test_no_load_is_infinite_or_undefined(operator: PricedOperator, units: int, log_scaling: float) -> None:
     for load in loads_of(operator, log_scaling):
         assert LOG_ZERO <= load.log_per_unit(units) <= LOG_MAX
         assert 0 <= load.per_unit(units) <= MAX_VALUE
 
 
-@given(operators(), st.integers(1, 64))
+@given(OPERATORS, st.integers(1, 64))
 def test_more_units_have_less_to_do_each(operator: PricedOperator, units: int) -> None:
     for load in loads_of(operator):
         assert load.log_per_unit(units + 1) <= load.log_per_unit(units)
         assert load.log_per_unit(units) >= load.log_each - 1e-12 * abs(load.log_each)
 
 
-@given(operators(), st.floats(-5, 5), st.floats(0, 5))
+@given(OPERATORS, st.floats(-5, 5), st.floats(0, 5))
 def test_loads_grow_at_least_linearly_in_c(operator: PricedOperator, log_scaling: float, more: float) -> None:
     for before, after in zip(loads_of(operator, log_scaling), loads_of(operator, log_scaling + more), strict=True):
         low, high = before.log_per_unit(1), after.log_per_unit(1)

@@ -17,7 +17,7 @@ from costmodel.time_order import TimeOrder
 from decopa.errors import StatisticsError
 from decopa.query.parser import parse
 from decopa.query.query import Query
-from tests.costmodel.drawn import branches, statistics
+from tests.costmodel.drawn import BRANCHES, statistics
 
 RATES = {"A": 4.0, "B": 3.0, "C": 5.0, "D": 2.0}
 MINUTE_US = 60_000_000
@@ -141,7 +141,7 @@ def test_candidates_do_not_depend_on_which_input_comes_first() -> None:
 # ------------------------------------------------------------------- properties
 @given(st.data())
 def test_no_rate_is_infinite_or_undefined(data: st.DataObject) -> None:
-    query = data.draw(branches())
+    query = data.draw(BRANCHES)
     known = data.draw(statistics(query))
     for model in (PAPER, ENGINE):
         assert LOG_ZERO <= log_rate(query, known, model) <= LOG_MAX
@@ -150,7 +150,7 @@ def test_no_rate_is_infinite_or_undefined(data: st.DataObject) -> None:
 
 @given(st.data())
 def test_rates_grow_with_the_rates_of_events(data: st.DataObject) -> None:
-    query = data.draw(branches())
+    query = data.draw(BRANCHES)
     known = data.draw(statistics(query))
     name, factor = data.draw(st.sampled_from(query.event_types)), data.draw(st.floats(1, 100))
     more = replace(known, rates={**known.rates, name: min(known.rates[name] * factor, 1e15)})
@@ -161,7 +161,7 @@ def test_rates_grow_with_the_rates_of_events(data: st.DataObject) -> None:
 
 @given(st.data())
 def test_a_formula_at_c_is_the_rate_of_scaled_statistics(data: st.DataObject) -> None:
-    query = data.draw(branches())
+    query = data.draw(BRANCHES)
     known = data.draw(statistics(query))
     scaling_factor = data.draw(st.floats(0.01, 1))
     formula = QueryRates(query, known).formula(query.aliases)
@@ -172,7 +172,7 @@ def test_a_formula_at_c_is_the_rate_of_scaled_statistics(data: st.DataObject) ->
 
 @given(st.data())
 def test_sub_queries_have_the_rate_of_their_own_query(data: st.DataObject) -> None:
-    query = data.draw(branches())
+    query = data.draw(BRANCHES)
     positive = sorted(query.positive_aliases)
     aliases = data.draw(st.sets(st.sampled_from(positive), min_size=1))
     known = data.draw(statistics(query))
@@ -183,7 +183,7 @@ def test_sub_queries_have_the_rate_of_their_own_query(data: st.DataObject) -> No
 
 @given(st.data())
 def test_all_pairs_of_members_fit_no_more_often_than_neighbours(data: st.DataObject) -> None:
-    query = data.draw(branches())
+    query = data.draw(BRANCHES)
     known = data.draw(statistics(query))
     every, neighbours = (log_rate(query, known, RateModel(kleene_pairs=pairs)) for pairs in reversed(KleenePairs))
     assert every <= neighbours + 1e-9 * max(1.0, abs(neighbours))

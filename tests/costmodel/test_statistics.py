@@ -20,7 +20,7 @@ from costmodel.statistics import (
 from decopa.errors import StatisticsError
 from decopa.query.parser import parse
 from decopa.query.query import Query
-from tests.costmodel.drawn import branches, statistics
+from tests.costmodel.drawn import BRANCHES, statistics
 
 MINUTE_US = 60_000_000
 KNOWN = Statistics.of(MINUTE_US, {"A": 10.0, "B": 20.0}, {("A", "B"): 0.1})
@@ -147,5 +147,5 @@ def test_conditions_connect_two_events_or_the_members_of_a_group() -> None:
 
 @given(st.data())
 def test_statistics_that_name_every_pair_fit(data: st.DataObject) -> None:
-    query: Query = data.draw(branches())
+    query: Query = data.draw(BRANCHES)
     assert data.draw(statistics(query)).check_fits(query) == ()

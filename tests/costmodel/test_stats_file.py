@@ -14,7 +14,7 @@ from costmodel.capacity import Capacity
 from costmodel.statistics import PairSelectivity, Statistics, SubQuerySelectivity
 from costmodel.stats_file import from_json, to_json
 from decopa.errors import StatisticsError
-from tests.costmodel.drawn import CAPACITIES, branches, statistics
+from tests.costmodel.drawn import BRANCHES, CAPACITIES, statistics
 
 FULL = Statistics(
     window_us=60_000_000,
@@ -52,7 +52,7 @@ def test_what_is_optional_may_be_left_out() -> None:
 
 @given(st.data())
 def test_random_statistics_are_read_back(data: st.DataObject) -> None:
-    known = data.draw(statistics(data.draw(branches())))
+    known = data.draw(statistics(data.draw(BRANCHES)))
     assert from_json(to_json(known)) == known
 
 

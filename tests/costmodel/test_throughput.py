@@ -23,7 +23,7 @@ from costmodel.throughput import (
     largest_scaling,
     units_needed,
 )
-from tests.costmodel.drawn import CAPACITIES, operators, plans
+from tests.costmodel.drawn import CAPACITIES, OPERATORS, PLANS
 
 Plan = list[AssignedOperator]
 READINGS = st.sampled_from(Reading)
@@ -75,7 +75,7 @@ def test_bisection_is_exact_where_c_has_a_closed_form() -> None:
 
 
 # --------------------------------------------------------------------- properties
-@given(plans(), CAPACITIES, READINGS)
+@given(PLANS, CAPACITIES, READINGS)
 def test_a_plan_is_valid_at_its_largest_c_and_not_above(plan: Plan, capacity: Capacity, reading: Reading) -> None:
     found = largest_scaling(plan, capacity, reading)
     assume(not found.unlimited and found.scaling_factor > 1e-300)
@@ -83,7 +83,7 @@ def test_a_plan_is_valid_at_its_largest_c_and_not_above(plan: Plan, capacity: Ca
     assert not is_throughput_valid(plan, capacity, found.scaling_factor * (1 + 1e-6), reading)
 
 
-@given(plans(), CAPACITIES, READINGS, st.data())
+@given(PLANS, CAPACITIES, READINGS, st.data())
 def test_c_never_falls_with_more_units(plan: Plan, capacity: Capacity, reading: Reading, data: st.DataObject) -> None:
     place = data.draw(st.integers(0, len(plan) - 1))
     larger = [replace(one, units=one.units + (number == place)) for number, one in enumerate(plan)]
@@ -91,14 +91,14 @@ def test_c_never_falls_with_more_units(plan: Plan, capacity: Capacity, reading: 
     assert after >= before - 1e-9 * max(1.0, abs(before))
 
 
-@given(plans(), CAPACITIES, READINGS, st.floats(1, 10))
+@given(PLANS, CAPACITIES, READINGS, st.floats(1, 10))
 def test_c_never_falls_with_more_capacity(plan: Plan, capacity: Capacity, reading: Reading, factor: float) -> None:
     larger = Capacity(capacity.max_ingestion * factor, capacity.max_comparisons * factor)
     before, after = (largest_scaling(plan, each, reading).log_scaling for each in (capacity, larger))
     assert after >= before - 1e-9 * max(1.0, abs(before))
 
 
-@given(plans(), CAPACITIES)
+@given(PLANS, CAPACITIES)
 def test_scaled_rates_allow_a_c_between_1_and_that_of_linear_costs(plan: Plan, capacity: Capacity) -> None:
     linear, rates = (largest_scaling(plan, capacity, reading).log_scaling for reading in Reading)
     slack = 1e-9 * max(1.0, abs(linear))
@@ -115,7 +115,7 @@ def test_both_readings_agree_on_single_events_that_only_have_to_be_taken_in(
     assert linear.limit is rates.limit is Limit.INGESTION
 
 
-@given(operators(), CAPACITIES, st.floats(0.01, 100), READINGS)
+@given(OPERATORS, CAPACITIES, st.floats(0.01, 100), READINGS)
 def test_the_units_needed_sustain_c_and_one_fewer_do_not(
     operator: PricedOperator, capacity: Capacity, scaling_factor: float, reading: Reading
 ) -> None:
@@ -132,7 +132,7 @@ def test_the_units_needed_sustain_c_and_one_fewer_do_not(
     assert needed.units == 1 or not sustained(needed.units - 1) or needed.exact > needed.units - 1 - 1e-6
 
 
-@given(plans(), CAPACITIES, READINGS)
+@given(PLANS, CAPACITIES, READINGS)
 def test_no_scaling_factor_is_infinite_or_undefined(plan: Plan, capacity: Capacity, reading: Reading) -> None:
     found = largest_scaling(plan, capacity, reading)
     assert math.isfinite(found.log_scaling)

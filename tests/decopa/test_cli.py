@@ -162,15 +162,36 @@ def test_a_plan_is_printed_and_explained_as_a_tree(out: Path, capsys: pytest.Cap
     assert json.loads(text)["format"] == "decopa-plan"
     (out / "plan.json").write_text(text)
     assert main(["explain", str(out / "plan.json")]) == 0
-    assert capsys.readouterr().out == (
-        "QUERY q\n"
-        "PATTERN SEQ(A a, B b)\n"
-        "WHERE a.x < b.x\n"
-        "WITHIN 10 us\n"
-        "  o3 SEQ(A,B)  join, 1 unit, broadcast\n"
-        "    o1 A  leaf, 1 unit, broadcast\n"
-        "    o2 B  leaf, 1 unit, broadcast\n"
-    )
+    shown = capsys.readouterr().out
+    assert "SEQ(A,B)" in shown
+    assert "├─" in shown
+
+
+def test_a_cost_based_plan_needs_statistics_and_says_where_from(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", QUERY, "--strategy", "decopa"]) == 2
+    assert "--stats FILE" in capsys.readouterr().err
+
+
+def test_statistics_plan_explanation_and_page_fit_together(
+    trace: Path, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stats, plan, page = (str(out / name) for name in ("stats.json", "plan.json", "plans.html"))
+    assert main(["stats", QUERY, "--trace", str(trace), "--out", stats]) == 0
+    for strategy in ("decopa", "hybrid"):
+        flags = ["--stats", stats, "--units", "3", "--strategy", strategy, "--out", plan, "--overwrite"]
+        assert main(["plan", QUERY, *flags]) == 0
+    assert main(["explain", plan, plan, "--stats", stats, "--html", page]) == 0
+    assert "limit" in capsys.readouterr().out
+    assert "<svg" in Path(page).read_text()
+    assert main(["run", QUERY, "--trace", str(trace), "--stats", stats, "--strategy", "rip", "--units", "3"]) == 0
+
+
+def test_statistics_of_another_query_are_refused(trace: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stats = str(out / "stats.json")
+    assert main(["stats", QUERY, "--trace", str(trace), "--out", stats]) == 0
+    other = "PATTERN SEQ(A a, B b) WHERE a.x > b.x WITHIN 10 us"
+    assert main(["plan", other, "--stats", stats, "--strategy", "decopa", "--units", "2"]) == 2
+    assert "another query" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv"])
@@ -296,7 +317,7 @@ def test_an_existing_output_is_kept_unless_told_otherwise(
 
 
 def test_a_plan_for_another_query_is_refused(trace: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", QUERY, "--out", str(out / "plan.json")]) == 0
+    assert main(["plan", QUERY, "--quiet", "--out", str(out / "plan.json")]) == 0
     other = QUERY.replace("10 us", "20 us")
     assert "another query" in fails(capsys, "run", other, "--trace", trace, "--plan", out / "plan.json")
 
