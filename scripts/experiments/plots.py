@@ -72,7 +72,7 @@ def shares_histogram(path: Path, series: Mapping[str, npt.NDArray[np.float64]]) 
     """How often a planner reaches which share of the optimum; one panel per series, counts on a logarithmic axis."""
     figure, grid = plt.subplots(2, 2, figsize=(9, 6), layout="constrained", sharex=True, sharey=True)
     for place, (axes, (name, shares)) in enumerate(zip(grid.flat, series.items(), strict=False)):
-        axes.hist(np.clip(shares, 0, 1) * 100, bins=np.linspace(0, 100, 41), color=_OTHERS[place % 2 == 1][0])
+        axes.hist(np.clip(shares, 0, 1) * 100, bins=np.linspace(0, 100, 41), color=_OTHERS[place % 2][0])
         axes.axvline(90, color="black", linestyle=":", linewidth=1)
         axes.set(title=f"{name}: worst {shares.min():.1%}", yscale="log")
         axes.grid(alpha=0.3)
