@@ -26,7 +26,7 @@ from decopa.query.analysis import Scope
 _WIDTH = 1e-3
 #: Queries up to this size are searched further, for splits that share sub-queries in ways the program cannot count.
 _SEARCHED_POSITIONS = 6
-_SEARCH_BRANCHES = 4_000
+_SEARCH_BRANCHES = 1_000
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,18 @@ class Skeleton:
     fixed: tuple[Step, ...]
 
 
-def construct(space: SplitSpace, units: int, capacity: Capacity, reading: Reading = Reading.LINEAR) -> Assignment:
-    """The best assignment found for `units` units; PlanError if no split has as few operators."""
+def construct(
+    space: SplitSpace,
+    units: int,
+    capacity: Capacity,
+    reading: Reading = Reading.LINEAR,
+    *,
+    search: bool = True,
+) -> Assignment:
+    """The best assignment found for `units` units; PlanError if no split has as few operators.
+
+    Without `search` the dynamic program alone decides, which is quicker and rarely worse.
+    """
     best: Assignment | None = None
     for skeleton in skeletons(space):
         found = _best_of(space, skeleton, units, capacity, reading)
@@ -46,7 +56,7 @@ def construct(space: SplitSpace, units: int, capacity: Capacity, reading: Readin
             best = found
     if best is None:
         raise PlanError(f"no split of {space.query.pattern} has at most {units} operators")
-    if len(space.query.aliases) <= _SEARCHED_POSITIONS:
+    if search and len(space.query.aliases) <= _SEARCHED_POSITIONS:
         searched = best_assignment(space, units, capacity, reading, seed=best, max_steps=_SEARCH_BRANCHES)
         best = searched or best
     return best

@@ -84,6 +84,7 @@ class _Planner:
         self.reading, self.model, self.seed, self.notices = reading, model, seed, notices
         self._parts: dict[tuple[Query, int], QueryPlan] = {}
         self._spaces: dict[Query, SplitSpace] = {}
+        self._scalings: dict[tuple[Query, int], float] = {}
 
     def divide(self, branches: Sequence[Query], units: int) -> list[int]:
         """Units per query: the next ones always to the query that sustains least."""
@@ -101,6 +102,15 @@ class _Planner:
         return given
 
     def _sustained(self, branch: Query, units: int) -> float:
+        if (branch, units) not in self._scalings:
+            self._scalings[branch, units] = self._log_scaling(branch, units)
+        return self._scalings[branch, units]
+
+    def _log_scaling(self, branch: Query, units: int) -> float:
+        if self.strategy == "decopa":  # the final plan is searched for once the units are divided
+            capacity = self.capacity.for_window(branch.window_us)
+            found = construct(self._space(branch), units, capacity, self.reading, search=False)
+            return found.scaling.log_scaling
         priced = price_plan(
             self.part(branch, units), self.statistics[branch], self.capacity, reading=self.reading, model=self.model
         )

@@ -19,8 +19,9 @@ from scripts.experiments.model import Case
 MINUTE_US = 60_000_000  # one window is replayed as one minute
 #: What the published Google plans were limited at; 2500 is printed (see the notes of the file).
 GOOGLE_IOTA = 2400
-#: Printed Google Q2 has a type without a rate; the folder that reproduces its numbers holds this query.
-_PATTERNS = {"google_Q2": "AND(D,C,I,E)"}
+#: Printed Google Q2 has a type without a rate, and Q3 lists its types in another order than the folders that reproduce
+#: their numbers; these are the folders' queries.
+_PATTERNS = {"google_Q2": "AND(D,C,I,E)", "google_Q3": "AND(KL(D),I,B)"}
 
 
 @dataclass(frozen=True)

@@ -32,13 +32,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"no {chosen.shared / 'data' / 'paper_table3.json'}, which {sorted(needs)} need; see --shared")
     chosen.out.mkdir(parents=True, exist_ok=True)
     context = Context(chosen.out, chosen.shared, chosen.seeds, chosen.quick, chosen.jobs)
-    sections, seconds = [], {}
     for name in chosen.only:
         start = time.perf_counter()
-        sections.append(EXPERIMENTS[name](context))
-        seconds[name] = time.perf_counter() - start
-        print(f"{name}: {seconds[name]:.0f} s", file=sys.stderr, flush=True)
-    print(write_report(context, sections, seconds))
+        section = EXPERIMENTS[name](context)
+        seconds = time.perf_counter() - start
+        print(f"{name}: {seconds:.0f} s", file=sys.stderr, flush=True)
+        report = write_report(context, [(section, seconds)], list(EXPERIMENTS))  # at once: a later one may fail
+    print(report)
     return 0
 
 
