@@ -62,6 +62,7 @@ class ProbeKernel:
             columns = self.output.room(self._room)
             written = [columns[name] for name, _ in self.writer.outputs]
             row, found, compared, wanted = call(row, batch.length, *arguments, self._scratch, *written)
+            row, found = int(row), int(found)
             counters.comparisons += int(compared)
             if found:
                 self.output.take(found)

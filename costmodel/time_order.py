@@ -15,17 +15,19 @@ class TimeOrder(Enum):
     `PAPER`: 1 for SEQ, k for AND with k children. That is the mean number for two events (in order, or up to a window
     apart on either side) and for a flat AND; but a SEQ of n events is found (n-1)! times less often, and the factors of
     nested AND multiply. `COUNTED`: the mean number for events that arrive independently of each other, which is n / n!
-    times the number of orders that the pattern allows its n events.
+    times the number of orders that the pattern allows its n events. `TOOL`: as PAPER, but a KL counts among the
+    children of an AND, as in the authors' planner; without it AND(KL(A), B) has fewer matches than AND(A, B).
     """
 
     PAPER = "paper"
+    TOOL = "tool"
     COUNTED = "counted"
 
 
 def log_time_factor(pattern: Pattern, reading: TimeOrder) -> float:
     """The logarithm of the factor for the plain events of a pattern, without KL and NOT; 0 if there are none."""
-    if reading is TimeOrder.PAPER:
-        return _log_and_factor(pattern)
+    if reading is not TimeOrder.COUNTED:
+        return _log_and_factor(pattern, with_kleene=reading is TimeOrder.TOOL)
     events, log_orders = _log_orders(pattern)
     return math.log(events) + log_orders - math.lgamma(events + 1) if events else 0.0
 
@@ -45,13 +47,14 @@ def positive_aliases(pattern: Pattern) -> tuple[list[str], list[str]]:
             return list(plain), list(itertools.chain.from_iterable(other for _, other in below))
 
 
-def _log_and_factor(pattern: Pattern) -> float:
-    """The product of k over all AND, where k counts the children that have a plain event in them."""
+def _log_and_factor(pattern: Pattern, *, with_kleene: bool) -> float:
+    """The product of k over all AND, where k counts the children that have a plain (or any) event in them."""
     if not isinstance(pattern, Seq | And):
         return 0.0
-    children = [child for child in pattern.children if positive_aliases(child)[0]]
+    below = [(child, positive_aliases(child)) for child in pattern.children]
+    children = [child for child, (plain, kleene) in below if plain or (with_kleene and kleene)]
     own = math.log(len(children)) if isinstance(pattern, And) and children else 0.0
-    return own + sum(_log_and_factor(child) for child in children)
+    return own + sum(_log_and_factor(child, with_kleene=with_kleene) for child in children)
 
 
 def _log_orders(pattern: Pattern) -> tuple[int, float]:

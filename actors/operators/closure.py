@@ -149,6 +149,7 @@ class Closure:
             columns, heap = self._blocks.room(CHUNK), self._heap_blocks.room(max(2 * CHUNK, deepest))
             written = [columns[name] for name, _ in kernel.outputs] + [heap[name] for name, _ in kernel.members]
             found, used, compared = grow(state, stacks, offsets, members, self.window_us, *inputs, *written)
+            found, used = int(found), int(used)
             self.counters.comparisons += int(compared)
             if found:
                 self._blocks.take(found)

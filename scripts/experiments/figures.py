@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,13 +16,13 @@ from decopa.planning.price import PricedPlan, price_plan
 from scripts.experiments import plots
 from scripts.experiments.context import Context, Section, markdown_table
 from scripts.experiments.figure_text import FIGURES, Figure
-from scripts.experiments.model import bounded_exp
 from scripts.experiments.synthetic import Setting, workload
 
 NAME = "figures"
 ALL = ("decopa", "decopa-paper", "hybrid", "state", "rip")
 MAIN = ("decopa", "decopa-paper", "hybrid")
 WORKLOAD_UNITS = 20
+_LOG_10 = math.log(10)
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,10 @@ class Point:
 
 @dataclass(frozen=True)
 class Measured:
-    """Logarithms of c by strategy, and events exchanged between units per window at the c of `hybrid`."""
+    """Logarithms of c by strategy, and of the events that units exchange per window at the c of `hybrid`."""
 
     log_scaling: dict[str, float]
-    exchanged: dict[str, float]
+    log_exchanged: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -84,15 +84,13 @@ def measure(point: Point) -> Measured:
         return _measure_workload(point)
     setting = point.setting
     case = setting.case()
-    priced = {
-        one: case.priced(case.plan(one, setting.units))
-        for one in ("centralized", *(ALL if setting == replace(Setting(setting.seed), units=setting.units,
-                                                               length=setting.length) else MAIN))
-    }  # fmt: skip
+    plain = setting == Setting(setting.seed, length=setting.length, units=setting.units)  # Figure 9 shows all
+    names = ("centralized", *(ALL if plain else MAIN))
+    priced = {one: case.priced(case.plan(one, setting.units)) for one in names}
     at = priced["hybrid"].scaling.log_scaling
     return Measured(
         {name: one.scaling.log_scaling for name, one in priced.items()},
-        {name: exchanged(priced[name]) * bounded_exp(at) for name in MAIN},
+        {name: math.log(max(1e-300, exchanged(priced[name]))) + at for name in MAIN},
     )
 
 
@@ -157,7 +155,7 @@ def _figure(context: Context, number: str, figure: Figure, measured: dict[Point,
             for name, values in _values(figure, found).items():
                 low, middle, high = (float(np.quantile(values, share)) for share in (0.25, 0.5, 0.75))
                 series.setdefault(name, []).append((low, middle, high))
-                rows.append([sweep.title, value, name, low, middle, high, len(values)])
+                rows.append([sweep.title, value, name, *map(_number, (low, middle, high)), len(values)])
         drawn.append((sweep.title, sweep.axis, sweep.values, series))
     image = f"figure{number}.png"
     plots.panels(context.out / image, drawn, title=f"Figure {number}: {figure.title}", y_label=figure.axis)
@@ -171,15 +169,21 @@ def _figure(context: Context, number: str, figure: Figure, measured: dict[Point,
 
 
 def _values(figure: Figure, found: Sequence[Measured]) -> dict[str, list[float]]:
+    """What the figure shows, as logarithms to the base 10: Kleene makes numbers that no float holds."""
     if figure.measure == "exchanged":
-        return {name: [one.exchanged[name] for one in found] for name in MAIN}
+        return {name: [one.log_exchanged[name] / _LOG_10 for one in found] for name in MAIN}
     base = "hybrid" if figure.measure == "over hybrid" else "centralized"
     names = [name for name in ALL if name != base and all(name in one.log_scaling for one in found)]
     if base == "hybrid":
         names = ["decopa", "decopa-paper"]
     elif figure.measure == "main":
         names = [name for name in names if name in MAIN]
-    return {name: [bounded_exp(one.log_scaling[name] - one.log_scaling[base]) for one in found] for name in names}
+    return {name: [(one.log_scaling[name] - one.log_scaling[base]) / _LOG_10 for one in found] for name in names}
+
+
+def _number(log_10: float) -> str:
+    """10 to the given power, also where that is too large for a float."""
+    return f"{10**log_10:.4g}" if abs(log_10) < 15 else f"1e{log_10:.0f}"
 
 
 def _medians(rows: list[list[Any]]) -> str:

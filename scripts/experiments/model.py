@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from costmodel.capacity import Capacity
+from costmodel.rates import PAPER, RateModel
 from costmodel.statistics import Statistics
 from costmodel.throughput import Reading
 from decopa.planning.plan import QueryPlan
@@ -24,15 +25,22 @@ class Case:
     query: Query
     statistics: Statistics
     capacity: Capacity
+    model: RateModel = PAPER
 
     def plan(self, strategy: str, units: int, reading: Reading = Reading.LINEAR) -> QueryPlan:
         result = plan_workload(
-            [self.query], self.statistics, self.capacity, units=units, strategy=strategy, reading=reading
+            [self.query],
+            self.statistics,
+            self.capacity,
+            units=units,
+            strategy=strategy,
+            reading=reading,
+            model=self.model,
         )
         return result.plan.parts[0]
 
     def priced(self, plan: QueryPlan, reading: Reading = Reading.LINEAR) -> PricedPlan:
-        return price_plan(plan, self.statistics, self.capacity, reading=reading)
+        return price_plan(plan, self.statistics, self.capacity, reading=reading, model=self.model)
 
     def log_scaling(self, strategy: str, units: int, reading: Reading = Reading.LINEAR) -> float:
         """The logarithm of the largest c of a strategy's plan."""

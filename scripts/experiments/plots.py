@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy.typing as npt
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
+from matplotlib.ticker import NullFormatter
 
 #: Okabe and Ito's colours, with a marker each.
 STYLES = {
@@ -23,7 +25,8 @@ STYLES = {
 }
 _OTHERS = [("#0072B2", "o", "-"), ("#D55E00", "^", "--"), ("#009E73", "D", ":"), ("#CC79A7", "v", "-.")]
 
-#: One panel: its title, the label of its x axis, the x values, and (lower quartile, median, upper) per series.
+#: One panel: its title, the label of its x axis, the x values, and per series the lower quartile, median and upper
+#: quartile, as logarithms to the base 10.
 Quartiles = Sequence[tuple[float, float, float]]
 Panel = tuple[str, str, Sequence[Any], Mapping[str, Quartiles]]
 
@@ -42,23 +45,29 @@ def lines(
 
 
 def panels(path: Path, drawn: Sequence[Panel], *, title: str, y_label: str) -> None:
-    """Medians with quartiles as bars, on a logarithmic axis that all panels share."""
-    columns = min(2, len(drawn))
+    """Medians with quartiles as bars; a panel beyond 30 orders of magnitude shows the orders themselves."""
+    columns = 3 if len(drawn) > 4 else min(2, len(drawn))
     rows = -(-len(drawn) // columns)
     figure, grid = plt.subplots(
-        rows, columns, figsize=(5.2 * columns, 3.6 * rows), layout="constrained", squeeze=False
+        rows, columns, figsize=(4.8 * columns, 3.6 * rows), layout="constrained", squeeze=False
     )
     for axes, (heading, x_label, x_values, series) in zip(grid.flat, drawn, strict=False):
         places = np.arange(len(x_values))
+        orders = max(abs(value) for quartiles in series.values() for triple in quartiles for value in triple) > 30
         for number, (name, quartiles) in enumerate(series.items()):
             colour, marker, style = STYLES.get(name, _OTHERS[number % len(_OTHERS)])
-            low, middle, high = (np.maximum(np.array(part), 1e-300) for part in zip(*quartiles, strict=True))
+            parts = [np.array(part) for part in zip(*quartiles, strict=True)]
+            low, middle, high = parts if orders else [10.0**part for part in parts]
             shifted = places + 0.07 * (number - (len(series) - 1) / 2)
             axes.errorbar(
                 shifted, middle, yerr=[middle - low, high - middle], color=colour, marker=marker, linestyle=style,
                 markersize=5, capsize=2, elinewidth=0.8, label=name,
             )  # fmt: skip
-        axes.set(title=heading, xlabel=x_label, ylabel=y_label, yscale="log")
+        label = f"{y_label}: orders of magnitude" if orders else y_label
+        axes.set(title=heading, xlabel=x_label, ylabel=label, yscale="linear" if orders else "log")
+        if not orders:
+            axes.yaxis.set_minor_formatter(NullFormatter())
+            _at_least_a_decade(axes)
         axes.set_xticks(places, [str(value) for value in x_values])
         axes.grid(alpha=0.3)
         axes.legend(fontsize=8)
@@ -66,6 +75,12 @@ def panels(path: Path, drawn: Sequence[Panel], *, title: str, y_label: str) -> N
         axes.set_visible(False)
     figure.suptitle(title)
     _save(figure, path)
+
+
+def _at_least_a_decade(axes: Any) -> None:
+    """Widens a logarithmic axis to whole powers of ten, so that it has labels."""
+    low, high = axes.get_ylim()
+    axes.set_ylim(10.0 ** math.floor(math.log10(low)), 10.0 ** math.ceil(math.log10(high)))
 
 
 def shares_histogram(path: Path, series: Mapping[str, npt.NDArray[np.float64]]) -> None:

@@ -44,6 +44,7 @@ def test_plan_json_says_its_format_version_and_sub_queries() -> None:
         "inputs": ["a", "b"],
         "units": 2,
         "partitioned": True,
+        "hosts": [],
     }
 
 
