@@ -170,18 +170,20 @@ def _lowered(best: Scaling, one: AssignedOperator, capacity: Capacity) -> Scalin
     low, high = min(0.0, room), min(max(0.0, room), best.log_scaling)
     if low >= best.log_scaling:
         return best
-    room_low, (room_high, limit) = tightest(low)[0], tightest(high)
+    room_high, limit = tightest(high)
     if room_high >= 0:
         return best if high == best.log_scaling else Scaling(high, one.name, limit)
+    low = max(low, high + room_high)
+    room_low, _ = tightest(low)
     for step in itertools.count():
-        if high - low <= PRECISION or room_low <= PRECISION:
+        middle = (low + high) / 2
+        if high - low <= PRECISION or room_low <= PRECISION or not low < middle < high:
             return Scaling(low, one.name, limit)
         # Near the end loads are nearly powers of c, so that the chord points at it; a step to the middle now and then
-        # bounds the number of steps where they are not.
+        # bounds the number of steps where they are not, and where the chord is rounded to an end.
         chord = low + (high - low) * room_low / (room_low - room_high)
-        middle = (low + high) / 2 if high - low > 1 or step % 3 == 2 else chord
-        if not low < middle < high:
-            return Scaling(low, one.name, limit)
+        if high - low < 1 and step % 3 < 2 and low < chord < high:
+            middle = chord
         room, blocking = tightest(middle)
         if room >= 0:
             low, room_low = middle, room

@@ -34,8 +34,8 @@ from decopa.query.predicate import (
     rewrite,
 )
 
-#: Longest window, in microseconds (about 146,000 years): sums of two timestamps stay within 64 bits.
-MAX_WINDOW_US = 2**62
+#: Longest window, in microseconds (about 73,000 years): a timestamp (at most 2**62) plus a window fits into 64 bits.
+MAX_WINDOW_US = 2**61
 #: A match of more events than this is no pattern a person wrote.
 MAX_POSITIONS = 32
 

@@ -19,14 +19,10 @@ def run(context: Context) -> Section:
         problems = "; ".join(one.message for one in violations(plan.plan)) or "none"
         for reading in Reading:
             theirs = plan.case.priced(plan.plan, reading).scaling
-            ours = {
-                one: plan.case.scaling(one, plan.units, reading) for one in ("decopa", "decopa-paper", "hybrid")
-            }
+            ours = {one: plan.case.scaling(one, plan.units, reading) for one in ("decopa", "decopa-paper", "hybrid")}
             limit = theirs.limit.value if theirs.limit else "none"
-            rows.append(
-                [plan.group, plan.kind, plan.letters, plan.units, problems, plan.scaling_factor, reading.value]
-                + [theirs.scaling_factor, limit, ours["decopa"], ours["decopa-paper"], ours["hybrid"]]
-            )
+            whose = [plan.group, plan.kind, plan.letters, plan.units, problems, plan.scaling_factor, reading.value]
+            rows.append([*whose, theirs.scaling_factor, limit, *ours.values()])
     header = ["folder", "kind", "query", "units", "violations", "authors' c", "reading", "c of their plan", "limit"]
     link = context.write_csv("authors_plans.csv", [*header, "decopa", "decopa-paper", "hybrid"], rows)
     body = [
@@ -50,10 +46,9 @@ def _comparison(plans: list[PublishedPlan], rows: list[list[object]], reading: R
         theirs, ours = float(str(decopa[7])), float(str(decopa[9]))
         their_hybrid, our_hybrid = float(str(hybrid[7])), float(str(hybrid[11]))
         off = our_hybrid / their_hybrid - 1
-        table.append(
-            [group, decopa[2], theirs, float(str(decopa[10])), ours]
-            + ["yes" if ours >= theirs * (1 - _ROUNDING) else "NO", their_hybrid, our_hybrid, f"{off:+.1%}"]
-            + ["yes" if abs(off) <= HYBRID_WITHIN else "NO"]
-        )
+        at_least = "yes" if ours >= theirs * (1 - _ROUNDING) else "NO"
+        near = "yes" if abs(off) <= HYBRID_WITHIN else "NO"
+        paper = float(str(decopa[10]))
+        table.append([group, decopa[2], theirs, paper, ours, at_least, their_hybrid, our_hybrid, f"{off:+.1%}", near])
     header = ["folder", "query", "their DecoPa plan", "`decopa-paper`", "`decopa`", "at least theirs"]
     return markdown_table([*header, "their Hybrid plan", "`hybrid`", "difference", "within 10 %"], table)

@@ -42,16 +42,16 @@ FIGURES = {
         "c of DecoPa / c of Hybrid",
         "over hybrid",
         "Varies the units for kappa 60k and 600k and for types in random order or ordered by rate. The paper calls "
-        "increasing rates the worst case for Hybrid; under its cost model that is decreasing rates (the first join then "
-        "takes the two most frequent types), which is also how the authors' generator orders them. Both are shown.",
+        "increasing rates the worst case for Hybrid; under its cost model that is decreasing rates (the first join "
+        "then takes the two most frequent types), as the authors' generator orders them. Both are shown.",
         "no values; lower kappa and ordered types give the largest gains.",
     ),
     "14": Figure(
         "events exchanged at the largest c of Hybrid",
         "matches sent per window",
         "exchanged",
-        "The matches of sub-queries that units send each other per window when all plans run at Hybrid's largest c, for "
-        "the four sweeps of Figure 11. Open: whether primitive events count (here they do not, they come from the "
+        "The matches of sub-queries that units send each other per window when all plans run at Hybrid's largest c, "
+        "for the four sweeps of Figure 11. Open: whether primitive events count (here they do not, they come from the "
         "sources) and whether the plan is made for this c (here it is the plan for the largest c).",
         "no values; lower by orders of magnitude for DecoPa.",
     ),

@@ -59,7 +59,9 @@ UNITS, LENGTHS = (5, 10, 15, 20), (4, 5, 6, 7)
 BY_UNITS = _sweep("processing units (6 types)", "units", "units", UNITS)
 BY_LENGTH = _sweep("query length (15 units)", "types", "length", LENGTHS)
 BY_WINDOW = _sweep("time window (6 types, 15 units)", "minutes", "window_min", (1, 10, 20, 30))
-BY_KLEENE = _sweep("Kleene (4 types, 15 units)", "rate of the KL type / mean of others", "kleene", (1, 10, 100), length=4)
+BY_KLEENE = _sweep(
+    "Kleene (4 types, 15 units)", "rate of the KL type / mean of others", "kleene", (1, 10, 100), length=4
+)
 BY_QUERIES = Sweep("queries in the workload", "queries", (1, 3, 5, 7), lambda seed, n: Point(Setting(seed), n))
 SENSITIVITY = (BY_UNITS, BY_LENGTH, BY_WINDOW, BY_KLEENE)
 SWEEPS: dict[str, tuple[Sweep, ...]] = {
@@ -116,7 +118,7 @@ def _measure_workload(point: Point) -> Measured:
         found[strategy] = min(
             price_plan(part, statistics, capacity, reading=Reading.LINEAR).scaling.log_scaling for part in plan.parts
         )
-    # Centralized evaluates all queries on one unit; each of them alone would sustain c_i, so all together 1 / sum 1/c_i.
+    # Centralized evaluates all queries on one unit; each alone would sustain c_i, so all together 1 / sum 1/c_i.
     alone = plan_workload(queries, statistics, capacity, units=len(queries), strategy="centralized").plan.parts
     logs = [price_plan(part, statistics, capacity).scaling.log_scaling for part in alone]
     found["centralized"] = -(max(-one for one in logs) + math.log(sum(math.exp(min(logs) - one) for one in logs)))

@@ -50,7 +50,7 @@ def run(context: Context) -> Section:
         "or SEQ with AND inside, every sixth with KL; 3 to 12 units, kappa 60k or 600k, iota 6500. Shares are c / c of "
         f"`exhaustive`, which looks at all binary splits and allocations. Every query: {link}.\n\n"
         + markdown_table(header, table)
-        + f"\nGoal for the default: median at least 99 %, worst at least 90 %: {'reached' if reached else 'NOT reached'}"
-        ".\n\n![Shares of the optimum](optimum.png)\n"
+        + "\nGoal for the default: median at least 99 %, worst at least 90 %: "
+        f"{'reached' if reached else 'NOT reached'}.\n\n![Shares of the optimum](optimum.png)\n"
     )
     return Section(NAME, "Against the optimum", body)

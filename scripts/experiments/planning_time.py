@@ -77,9 +77,9 @@ def _workload_seconds() -> float:
     rng = np.random.default_rng(7)
     types = list("ABCDEFGHIJ")
     statistics = Statistics.of(MINUTE_US, draw_rates(rng, types), draw_selectivities(rng, types))
+    chosen = [[str(one) for one in rng.choice(types, 6, replace=False)] for _ in range(7)]
     queries = [
-        parse(f"PATTERN {pattern_text([str(one) for one in rng.choice(types, 6, False)], shape % 3, set())} WITHIN 1 min")
-        for shape in range(7)
+        parse(f"PATTERN {pattern_text(each, number % 3, set())} WITHIN 1 min") for number, each in enumerate(chosen)
     ]
     start = time.perf_counter()
     plan_workload(queries, statistics, Capacity(IOTA, KAPPA), units=60)

@@ -48,9 +48,7 @@ def panels(path: Path, drawn: Sequence[Panel], *, title: str, y_label: str) -> N
     """Medians with quartiles as bars; a panel beyond 30 orders of magnitude shows the orders themselves."""
     columns = 3 if len(drawn) > 4 else min(2, len(drawn))
     rows = -(-len(drawn) // columns)
-    figure, grid = plt.subplots(
-        rows, columns, figsize=(4.8 * columns, 3.6 * rows), layout="constrained", squeeze=False
-    )
+    figure, grid = plt.subplots(rows, columns, figsize=(4.8 * columns, 3.6 * rows), layout="constrained", squeeze=False)
     for axes, (heading, x_label, x_values, series) in zip(grid.flat, drawn, strict=False):
         places = np.arange(len(x_values))
         orders = max(abs(value) for quartiles in series.values() for triple in quartiles for value in triple) > 30

@@ -13,8 +13,8 @@ _HEAD = (
     "# The DecoPa paper's tables and figures\n\n"
     "Made by `scripts/paper_experiments`; every section names its own command, and `--only` renews only the sections "
     "it names. All numbers are predictions of the cost model (c: the largest factor by which the rates may grow), none "
-    "are measurements of the engine. `decopa` is our default planner, `decopa-paper` the paper's Algorithm 1, `hybrid`, "
-    "`state`, `rip` and `centralized` the baselines of section 7.1.\n"
+    "are measurements of the engine. `decopa` is our default planner, `decopa-paper` the paper's Algorithm 1, "
+    "`hybrid`, `state`, `rip` and `centralized` the baselines of section 7.1.\n"
 )
 _MARK = re.compile(r"\n<!-- section (\S+) -->\n")
 
