@@ -11,14 +11,12 @@ WITHIN 10 min
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
-from fractions import Fraction
 from typing import Any, TypeAlias
 
 from decopa.errors import QueryError
-from decopa.query.names import UNITS_US
+from decopa.query.names import duration_us
 from decopa.query.pattern import And, EventRef, Kleene, Not, Or, Pattern, Seq
 from decopa.query.predicate import (
     AllOf,
@@ -334,13 +332,12 @@ def _window_us(within: Any) -> int:
         return within
     if not isinstance(within, str):
         raise QueryError(f"within={within!r}: give a duration such as '10 min', a timedelta, or whole microseconds")
-    written = re.fullmatch(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*([a-z]+)\s*", within, re.ASCII)
-    if written is None or written[2] not in UNITS_US:
-        raise QueryError(f"within={within!r} is no duration; write it as in '10 min', with {' '.join(UNITS_US)}")
-    exact = Fraction(written[1]) * UNITS_US[written[2]]
-    if exact.denominator != 1:
-        raise QueryError(f"within={within!r} is not a whole number of microseconds; use a smaller unit")
-    return int(exact)
+    microseconds = duration_us(within)
+    if microseconds is None:
+        raise QueryError(
+            f"within={within!r} is no duration, or not a whole number of microseconds; write it as in '10 min'"
+        )
+    return microseconds
 
 
 def _microseconds(duration: timedelta) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from decopa.errors import PlanError
+from decopa.errors import PlanError, QueryError
 from decopa.planning.plan import Plan, PlanOperator, QueryPlan, Rule
 from decopa.planning.subquery import negated_part, whole
 
@@ -39,12 +39,12 @@ def violations(plan: QueryPlan) -> Iterator[Violation]:
         if twin is not operator:
             yield Violation(
                 "duplicate-sub-query",
-                plan.text(operator),
+                operator.name,
                 f"matches the same sub-query as {twin.name}; keep one and share it (Def. 5.1)",
             )
         try:
             problems = list(_operator(plan, operator))
-        except PlanError as err:  # its sub-query cannot even be written down
+        except (PlanError, QueryError) as err:  # its sub-query cannot even be written down
             problems = [("sub-query", str(err))]
         for rule, message in problems:
             yield Violation(rule, operator.name, message)

@@ -7,7 +7,6 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from fractions import Fraction
 from functools import cache
 from importlib.resources import files
 
@@ -15,7 +14,7 @@ from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from decopa.errors import DecoPaError, QueryError, did_you_mean
-from decopa.query.names import UNITS_US
+from decopa.query.names import duration_us
 from decopa.query.pattern import And, EventRef, Kleene, Not, Or, Pattern, Seq
 from decopa.query.predicate import (
     FUNCTIONS,
@@ -139,11 +138,13 @@ def _spoken(expected: set[str]) -> str:
 
 
 def _hint(expected: set[str], found: str, text: str) -> str:
-    if "DURATION" in expected and "COMPARISON" not in expected and "NAME" not in expected:
+    if "STRING" in expected and "NAME" not in expected:
+        return "; write constants, as in a.x IN (1, 2)"
+    if "DURATION" in expected and "NAME" not in expected:
         return "; write the window as in WITHIN 10 min"
     if "NAME" in expected and {"_SEQ", "_KL"} & expected:
         return "; write type and alias, as in SEQ(A a, B b)"
-    if expected & {"_PATTERN"}:
+    if "_PATTERN" in expected and not expected & {"_WITHIN", "_SEMICOLON"}:
         return "; a query starts as in PATTERN SEQ(A a, B b) WITHIN 10 min"
     if "_WITHIN" in expected and "WITHIN" not in text.upper():
         return "; every query ends with its window, as in WITHIN 10 min"
@@ -226,12 +227,10 @@ def _window(node: Tree[Token]) -> int:
 
 
 def _duration_us(token: Token) -> int:
-    matched = re.fullmatch(r"([\d.]+)\s*([a-z]+)", token)
-    assert matched is not None
-    exact = Fraction(matched[1]) * UNITS_US[matched[2]]
-    if exact.denominator != 1:
+    microseconds = duration_us(token)
+    if microseconds is None:
         raise _located(token, f"'{token}' is not a whole number of microseconds; use a smaller unit")
-    return int(exact)
+    return microseconds
 
 
 def _attr(node: Tree[Token]) -> Attr:
