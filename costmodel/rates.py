@@ -33,8 +33,8 @@ class RateModel:
 
 #: The formulas as printed, errata applied.
 PAPER = RateModel()
-#: Nearest to what the engine finds: conditions hold for all pairs of a group's members, and orders are counted. (A
-#: group's own place in time is not: under AND, a KL is found more often than this.)
+#: Nearest to what the engine finds: conditions hold for all pairs of a group's members, and orders are counted. (Groups
+#: of several members under AND are found more often still, as they may lie on both sides of the other events.)
 ENGINE = RateModel(kleene_pairs=KleenePairs.ALL, time_order=TimeOrder.COUNTED)
 
 

@@ -15,7 +15,7 @@ class TimeOrder(Enum):
     `PAPER`: 1 for SEQ, k for AND with k children. That is the mean number for two events (in order, or up to a window
     apart on either side) and for a flat AND; but a SEQ of n events is found (n-1)! times less often, and the factors of
     nested AND multiply. `COUNTED`: the mean number for events that arrive independently of each other, which is n / n!
-    times the number of orders that the pattern allows its n events. `TOOL`: as PAPER, but a KL counts among the
+    times the number of orders that the pattern allows its n events (KL is one, right for groups of one). `TOOL`: as PAPER, but a KL counts among the
     children of an AND, as in the authors' planner; without it AND(KL(A), B) has fewer matches than AND(A, B).
     """
 
@@ -25,7 +25,7 @@ class TimeOrder(Enum):
 
 
 def log_time_factor(pattern: Pattern, reading: TimeOrder) -> float:
-    """The logarithm of the factor for the plain events of a pattern, without KL and NOT; 0 if there are none."""
+    """The logarithm of the factor for the events of a pattern outside of NOT; 0 if there are none."""
     if reading is not TimeOrder.COUNTED:
         return _log_and_factor(pattern, with_kleene=reading is TimeOrder.TOOL)
     events, log_orders = _log_orders(pattern)
@@ -58,8 +58,8 @@ def _log_and_factor(pattern: Pattern, *, with_kleene: bool) -> float:
 
 
 def _log_orders(pattern: Pattern) -> tuple[int, float]:
-    """The number of plain events, and of the orders that the pattern allows them."""
-    if isinstance(pattern, EventRef):
+    """The number of events, and of the orders that the pattern allows them; KL counts as one event."""
+    if isinstance(pattern, EventRef | Kleene):
         return 1, 0.0
     if not isinstance(pattern, Seq | And):
         return 0, 0.0

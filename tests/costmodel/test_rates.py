@@ -118,6 +118,12 @@ def test_counted_orders_are_the_share_of_time_that_a_pattern_fills(pattern: str,
     assert rate(query, known(), COUNTED) == pytest.approx(factor * product)
 
 
+@pytest.mark.parametrize(("reading", "factor"), [(TimeOrder.PAPER, 2), (TimeOrder.TOOL, 3), (TimeOrder.COUNTED, 3)])
+def test_a_group_under_and_is_one_of_its_children_only_in_some_readings(reading: TimeOrder, factor: int) -> None:
+    query = query_of("AND(A a, KL(B b), C c)")
+    assert rate(query, known(), RateModel(time_order=reading)) == pytest.approx(factor * 4 * 5 * 7)
+
+
 def test_candidates_of_two_events_are_those_in_order_and_in_the_window() -> None:
     for pattern, factor in (("SEQ(A a, B b)", 1), ("AND(A a, B b)", 2)):
         rates = QueryRates(query_of(pattern), known(AB=0.1))
