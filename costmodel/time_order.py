@@ -15,8 +15,9 @@ class TimeOrder(Enum):
     `PAPER`: 1 for SEQ, k for AND with k children. That is the mean number for two events (in order, or up to a window
     apart on either side) and for a flat AND; but a SEQ of n events is found (n-1)! times less often, and the factors of
     nested AND multiply. `COUNTED`: the mean number for events that arrive independently of each other, which is n / n!
-    times the number of orders that the pattern allows its n events (KL is one, right for groups of one). `TOOL`: as PAPER, but a KL counts among the
-    children of an AND, as in the authors' planner; without it AND(KL(A), B) has fewer matches than AND(A, B).
+    times the number of orders that the pattern allows its n events; a KL is one of them, which is right for groups of
+    one. `TOOL`: as PAPER, but a KL counts among the children of an AND, as in the authors' planner; without it
+    AND(KL(A), B) has fewer matches than AND(A, B).
     """
 
     PAPER = "paper"

@@ -28,11 +28,11 @@ def test_quick_mode_writes_report_tables_and_pictures(tmp_path: Path, monkeypatc
 
 def test_a_section_that_is_run_again_leaves_the_others(tmp_path: Path) -> None:
     context = Context(tmp_path, tmp_path)
-    for name, body in (("second", "old"), ("first", "kept"), ("second", "new")):
+    for name, body in (("second", "text before"), ("first", "kept"), ("second", "text after")):
         write_report(context, [(Section(name, name.title(), body), 1.0)], ["first", "second"])
     report = (tmp_path / "report.md").read_text()
-    assert report.index("kept") < report.index("new")
-    assert "old" not in report
+    assert report.index("kept") < report.index("text after")
+    assert "text before" not in report
 
 
 def test_a_figure_has_a_row_per_panel_value_and_strategy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
