@@ -7,26 +7,50 @@ from dataclasses import replace
 from costmodel.throughput import Reading, load_at
 from decopa.errors import PlanError
 from decopa.planning.left_deep import left_deep
-from decopa.planning.plan import QueryPlan
+from decopa.planning.plan import PlanOperator, QueryPlan
 from decopa.planning.split import Split, SplitSpace, Step, split_of
+from decopa.planning.subquery import SubQuery
 from decopa.planning.units import plan_with_units
 from decopa.query.query import Query
 
 
+def query_order(query: Query) -> QueryPlan:
+    """The left-deep split of the baselines: positions in the order of the query, each KL closed by a binary split where
+    it stands (the first one with the position after it), as the authors' published Hybrid plans do.
+
+    With NOT, or KL only, it is the engine's left-deep plan, which the paper does not describe.
+    """
+    plain = [position for position in query.positions if not position.kleene]
+    if query.negations or not plain or len(plain) == len(query.positions):
+        return left_deep(query)
+    order = list(query.aliases)
+    first = next(alias for alias in order if alias not in query.kleene_aliases)
+    order.remove(first)
+    operators = [PlanOperator("o1", SubQuery(frozenset({first})))]
+    done = operators[0]
+    for alias in order:
+        leaf = PlanOperator(f"o{len(operators) + 1}", SubQuery(frozenset({alias})))
+        closed = done.sub_query.closed | ({alias} & query.kleene_aliases)
+        joined = SubQuery(done.sub_query.aliases | {alias}, closed)
+        done = PlanOperator(f"o{len(operators) + 2}", joined, (done.name, leaf.name))
+        operators += [leaf, done]
+    return QueryPlan(query, tuple(operators))
+
+
 def centralized(query: Query) -> QueryPlan:
     """All operators on one processing unit."""
-    plan = left_deep(query)
+    plan = query_order(query)
     return replace(plan, operators=tuple(replace(one, hosts=(0,)) for one in plan.operators))
 
 
 def state_parallel(query: Query) -> QueryPlan:
     """Every operator on a unit of its own, however many more there are."""
-    return left_deep(query)
+    return query_order(query)
 
 
 def hybrid(space: SplitSpace, units: int) -> QueryPlan:
     """Units in proportion to the comparisons of each operator, the larger input dealt out."""
-    split = split_of_plan(left_deep(space.query))
+    split = split_of_plan(query_order(space.query))
     return plan_with_units(space, split, proportional_units(space, split, units))
 
 

@@ -45,6 +45,22 @@ def assign_units(
     return best
 
 
+def assignment_with(
+    space: SplitSpace,
+    split: Split,
+    units: Sequence[int],
+    capacity: Capacity,
+    reading: Reading = Reading.LINEAR,
+) -> Assignment:
+    """What a split sustains on given units, with the inputs dealt out that fit together."""
+    choice = _consistent_choices(space, split)[0]
+    assigned = [
+        AssignedOperator(str(index), space.price(step, side), count)
+        for index, (step, side, count) in enumerate(zip(split, choice, units, strict=True))
+    ]
+    return Assignment(split, tuple(units), choice, largest_scaling(assigned, capacity, reading))
+
+
 def plan_with_units(space: SplitSpace, split: Split, units: Sequence[int]) -> QueryPlan:
     """The plan of a split on given units, with the inputs dealt out that fit together."""
     choice = _consistent_choices(space, split)[0]

@@ -62,7 +62,7 @@ def panels(path: Path, drawn: Sequence[Panel], *, title: str, y_label: str) -> N
                 markersize=5, capsize=2, elinewidth=0.8, label=name,
             )  # fmt: skip
         label = f"{y_label}: orders of magnitude" if orders else y_label
-        axes.set(title=heading, xlabel=x_label, ylabel=label, yscale="linear" if orders else "log")
+        axes.set(title=heading, xlabel=x_label, ylabel=label, yscale="symlog" if orders else "log")
         if not orders:
             axes.yaxis.set_minor_formatter(NullFormatter())
             _at_least_a_decade(axes)
