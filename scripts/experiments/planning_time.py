@@ -24,7 +24,7 @@ from scripts.experiments.synthetic import (
 )
 
 NAME = "planning-time"
-#: What the issue asks of the default planner, in seconds.
+#: Goals of the default planner, in seconds.
 GOALS = {8: 0.5, 10: 2.0, 12: 10.0}
 WORKLOAD_GOAL = 5.0
 #: Algorithm 1 looks at all pairs of rate-reducing sub-queries; beyond this length it takes minutes.
