@@ -99,9 +99,9 @@ class _Search:
     def _units_needed(self, step: Step, log_target: float) -> int | None:
         if log_target == -math.inf:
             return 1
-        prices = [self.space.price(step)]
-        found = [units_needed(price, self.capacity, math.exp(log_target), self.reading) for price in prices]
-        return None if found[0] is None else found[0].units
+        # With the input dealt out that suits the step best: if another one must be, it needs no fewer.
+        found = units_needed(self.space.price(step), self.capacity, math.exp(log_target), self.reading)
+        return None if found is None else found.units
 
     def _finish(self, split: Split) -> None:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import decopa
@@ -22,5 +23,16 @@ def test_the_engine_finds_the_golden_matches(case: dict[str, Any], batch_size: i
     events = table_of(events_of(case["events"]), {"id": str})
     with interpreted():
         result = decopa.run(text_of(case["query"]), events, batch_size=batch_size)
+    assert_golden(case, result)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", semantics_cases(), ids=lambda case: case["id"])
+def test_compiled_kernels_find_the_golden_matches(case: dict[str, Any]) -> None:
+    events = table_of(events_of(case["events"]), {"id": str})
+    assert_golden(case, decopa.run(text_of(case["query"]), events, batch_size=2))
+
+
+def assert_golden(case: dict[str, Any], result: pa.Table) -> None:
     found = matches_of(parsed(case["query"]), result)
     assert sorted(map(canonical, found)) == sorted(map(canonical, case["matches"]))
