@@ -15,9 +15,10 @@ from decopa.query.binding import BoundQuery
 from decopa.query.predicate import Attr
 from decopa.query.schema import NULL, Kind
 from shuffler.batch import Array, Batch, Indices, flat_members, length_of, start_of
+from shuffler.events import EventFormat
 from shuffler.hashing import hash_groups
 from shuffler.layout import Layout, member_column
-from shuffler.source import TraceSource
+from shuffler.strings import StringPool
 
 #: Matches are put in order and turned into Arrow arrays in segments of at least this many.
 SEGMENT = 1 << 18
@@ -30,8 +31,8 @@ class MatchSink:
     is needed once. Strings are decoded when they arrive: the pool may forget them once the window has passed.
     """
 
-    def __init__(self, bound: BoundQuery, layout: Layout, source: TraceSource) -> None:
-        self._bound, self._layout, self._source = bound, layout, source
+    def __init__(self, bound: BoundQuery, layout: Layout, form: EventFormat, strings: StringPool) -> None:
+        self._bound, self._layout, self._form, self._strings = bound, layout, form, strings
         query = bound.query
         self.aliases = [alias for alias in query.positive_aliases if query.position(alias).scope == ()]
         self.rows = 0
@@ -83,12 +84,12 @@ class MatchSink:
             "query": pa.DictionaryArray.from_arrays(
                 pa.array(np.zeros(len(order), dtype=np.int32)), pa.array([self._bound.query.name])
             ),
-            "start_ts": _typed(segment.start[order], self._source.ts_type),
-            "end_ts": _typed(segment.end[order], self._source.ts_type),
+            "start_ts": _typed(segment.start[order], self._form.ts_type),
+            "end_ts": _typed(segment.end[order], self._form.ts_type),
         }
         ids = segment.texts or segment.ids
         for alias in self.aliases:
-            columns[alias] = ids[alias].array(order, self._source.id_type)
+            columns[alias] = ids[alias].array(order, self._form.id_type)
         for attr, values in segment.returned.items():
             columns[f"{attr.alias}.{attr.name}"] = self._returned_array(attr, values, order)
         return pa.RecordBatch.from_pydict(columns)
@@ -117,16 +118,16 @@ class MatchSink:
 
     def _decoded(self, values: _Values) -> _Values:
         assert isinstance(values.flat, np.ndarray)
-        return _Values(self._source.strings.decode(values.flat), values.lengths)
+        return _Values(self._strings.decode(values.flat), values.lengths)
 
     def _returned_array(self, attr: Attr, values: _Values, order: Indices) -> pa.Array:
         column = self._bound.column(attr)
         kind = {Kind.FLOAT: pa.float64(), Kind.INT: pa.int64(), Kind.BOOL: pa.bool_(), Kind.STRING: pa.string()}
         wanted = kind[column.kind]
         if attr.name == "ts":
-            wanted = self._source.ts_type
+            wanted = self._form.ts_type
         elif attr.name == "id":
-            wanted = self._source.id_type
+            wanted = self._form.id_type
         return values.array(order, wanted, nullable=column.nullable)
 
 

@@ -17,11 +17,12 @@ from actors.unit import Channel, ProcessingUnit
 from decopa.planning.plan import PlanOperator, QueryPlan
 from decopa.query.binding import BoundQuery
 from shuffler.batch import Batch
+from shuffler.events import EventBatch
 from shuffler.layout import layout_of
 from shuffler.leaves import LeafSplitter
 from shuffler.partitioner import Partitioner
 from shuffler.routing import Edge, RoutingTable
-from shuffler.source import EventBatch, TraceSource
+from shuffler.source import TraceSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ class Pipeline:
         self._wanted: Callable[[Batch], Batch] | None = None
         root = plan.root
         self._root, self._root_title = root.name, plan.text(root)
-        self.sink = MatchSink(bound, layout_of(bound, root.sub_query), source)
+        self.sink = MatchSink(bound, layout_of(bound, root.sub_query), source.format, source.strings)
         routing = RoutingTable(plan)
         self._senders = {
             name: _Sender(name, [(edge, edge.partitioner()) for edge in routing.edges_from(operator)])

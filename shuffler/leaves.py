@@ -10,8 +10,8 @@ from decopa.planning.plan import PlanOperator, QueryPlan
 from decopa.query.binding import BoundQuery
 from decopa.query.vector import ColumnEvaluator
 from shuffler.batch import Array, Batch, Indices
+from shuffler.events import EventBatch
 from shuffler.layout import Layout, layout_of
-from shuffler.source import EventBatch
 
 
 class LeafSplitter:

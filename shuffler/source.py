@@ -19,18 +19,8 @@ import pyarrow as pa
 from decopa.errors import TraceError, did_you_mean
 from decopa.query.schema import Column, Kind, Schema
 from shuffler.checks import IdOrder, Survey, TimeOrder, TraceColumns, check_unique, survey
-from shuffler.columns import (
-    Ints,
-    Place,
-    TypeCodes,
-    TypeIndices,
-    Values,
-    attribute_values,
-    identities,
-    kind_of,
-    timestamps_us,
-    type_labels,
-)
+from shuffler.columns import Ints, Place, identities, kind_of, timestamps_us
+from shuffler.events import EventBatch, EventConverter, EventFormat
 from shuffler.readers import Reader, StreamReader, TableReader, open_file
 from shuffler.strings import StringPool
 
@@ -46,75 +36,43 @@ DEFAULT_COLUMNS = TraceColumns()
 
 
 @dataclass(frozen=True, slots=True)
-class EventBatch:
-    """Events in time order; arrays are read-only and of equal length.
-
-    `ids` is the identity of each event, unique in the stream: its id if that is an integer, else its ordinal.
-    `type_names[code]` is the type behind a type code. `columns` holds the attributes asked for, by name.
-    """
-
-    ts: Ints
-    ids: Ints
-    type_codes: TypeIndices
-    type_names: tuple[str, ...]
-    first_ordinal: int
-    columns: Mapping[str, Values]
-
-    def __len__(self) -> int:
-        return len(self.ts)
-
-    def slice(self, start: int, stop: int) -> EventBatch:
-        return EventBatch(
-            self.ts[start:stop],
-            self.ids[start:stop],
-            self.type_codes[start:stop],
-            self.type_names,
-            self.first_ordinal + start,
-            {name: values[start:stop] for name, values in self.columns.items()},
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Block:
+class Block:
     """Rows as they were read, and where."""
 
     rows: pa.RecordBatch
     place: Place
 
 
-_Blocks = Callable[[list[str], int], Iterator[_Block]]
+_Blocks = Callable[[list[str], int], Iterator[Block]]
 
 
 class TraceSource:
     """A trace or stream that was opened; made by `open_trace`.
 
-    `id_type` and `ts_type` are those of the user's columns, so that results can have the same. `notices` are lines
-    that the user should see. `unusable` says why a column of the trace is no attribute. `row_count` and
-    `schema.event_types` are None for a live stream.
+    `notices` are lines that the user should see. `unusable` says why a column of the trace is no attribute.
+    `row_count` and `schema.event_types` are None for a live stream.
     """
 
     def __init__(
         self, reader: Reader, columns: TraceColumns, found: Survey | None, *, assume_sorted: bool, nan_as_null: bool
     ) -> None:
-        self.strings = StringPool()
         self.notices: list[str] = []
-        self.id_type: pa.DataType = reader.schema.field(columns.id).type
-        self.ts_type: pa.DataType = reader.schema.field(columns.ts).type
         self.row_count = None if found is None else found.row_count
-        self._reader, self._columns, self._nan_as_null = reader, columns, nan_as_null
-        self._types = TypeCodes()
+        self._reader, self._columns = reader, columns
         self._blocks: _Blocks = self._arriving_blocks if found is None else self._stored_blocks
         if found is not None and found.disorder is not None:
             if assume_sorted:
                 raise TraceError(f"{found.disorder}; sort the trace, or leave out --assume-sorted (assume_sorted)")
             self._blocks = self._sorted_blocks
             self.notices.append(f"timestamps were not in order: sorted {found.row_count:,} events")
-        #: attribute name -> the user's column that holds it
-        self._column_of = {name: name for name in reader.schema.names} | {"id": columns.id, "ts": columns.ts}
+        column_of = {name: name for name in reader.schema.names} | {"id": columns.id, "ts": columns.ts}
         for name in ("id", "ts"):
-            if name in reader.schema.names and self._column_of[name] != name:
-                self.notices.append(f"'{name}' means column '{self._column_of[name]}'; column '{name}' is not used")
-        self.schema = self._make_schema(None if found is None else found.event_types)
+            if name in reader.schema.names and column_of[name] != name:
+                self.notices.append(f"'{name}' means column '{column_of[name]}'; column '{name}' is not used")
+        schema = _schema_of(reader, columns, column_of, found, nan_as_null=nan_as_null)
+        id_type, ts_type = (reader.schema.field(name).type for name in (columns.id, columns.ts))
+        self.format = EventFormat(columns, column_of, schema, id_type, ts_type, nan_as_null=nan_as_null)
+        self._converter = EventConverter(self.format)
         self.unusable = dict(reader.unreadable) | {
             name: f"holds {reader.schema.field(name).type}, which a query cannot use"
             for name in reader.schema.names
@@ -135,61 +93,42 @@ class TraceSource:
         """All events in time order, in batches of at most `batch_size`, with these attributes."""
         if batch_size < 1:
             raise ValueError(f"batch_size must be positive, got {batch_size}")
-        self.require(attributes)
-        fixed = (self._columns.ts, self._columns.id, self._columns.type)
-        wanted = list(dict.fromkeys((*fixed, *(self._column_of[name] for name in attributes))))
         first_ordinal = 0
-        for block in self._blocks(wanted, max(batch_size, BLOCK_ROWS)):
-            if not block.rows.num_rows:
-                continue
-            converted = self._convert(block, attributes, first_ordinal)
+        for block in self.blocks(attributes, max(batch_size, BLOCK_ROWS)):
+            converted = self._converter.convert(block.rows, block.place, attributes, first_ordinal)
             for start in range(0, len(converted), batch_size):
                 yield converted.slice(start, min(start + batch_size, len(converted)))
             first_ordinal += len(converted)
 
-    def _convert(self, block: _Block, attributes: Collection[str], first_ordinal: int) -> EventBatch:
-        rows, place, names = block.rows, block.place, self._columns
-        ts = timestamps_us(rows.column(names.ts), names.ts, place)
-        ids = identities(rows.column(names.id), names.id, place)
-        if not isinstance(ids, np.ndarray):
-            ids = np.arange(first_ordinal, first_ordinal + len(ts), dtype=np.int64)
-        codes = self._types.encode(type_labels(rows.column(names.type), names.type, place))
-        columns: dict[str, Values] = {}
-        for name in attributes:
-            column = self._column_of[name]
-            if column == names.ts:
-                columns[name] = ts
-                continue
-            values, now_us = rows.column(column), int(ts[-1])
-            columns[name] = attribute_values(
-                values, column, place, pool=self.strings, now_us=now_us, nan_as_null=self._nan_as_null
-            )
-        # Arrow's own arrays are read-only; make all so, to have one array type for compiled code.
-        for array in (ts, ids, codes, *columns.values()):
-            array.flags.writeable = False
-        return EventBatch(ts, ids, codes, self._types.names, first_ordinal, columns)
+    def blocks(self, attributes: Collection[str], rows: int) -> Iterator[Block]:
+        """All events in time order as they were read, in blocks of at most about `rows`, with these attributes."""
+        self.require(attributes)
+        for block in self._blocks(self.format.needed_columns(attributes), rows):
+            if block.rows.num_rows:
+                yield block
 
-    def _make_schema(self, event_types: frozenset[str] | None) -> Schema:
-        attributes: dict[str, Column] = {}
-        for name, column in self._column_of.items():
-            kind = kind_of(self._reader.schema.field(column).type)
-            if column == self._columns.ts:
-                attributes[name] = Column(Kind.INT)
-            elif kind is not None:
-                required = column in (self._columns.id, self._columns.type)
-                may_miss = column in self._reader.nullable or (kind is Kind.FLOAT and self._nan_as_null)
-                attributes[name] = Column(kind, nullable=may_miss and not required)
-        return Schema(attributes, event_types)
+    @property
+    def name(self) -> str:
+        """Where the events come from, for messages."""
+        return self._reader.name
+
+    @property
+    def schema(self) -> Schema:
+        return self.format.schema
+
+    @property
+    def strings(self) -> StringPool:
+        return self._converter.strings
 
     # ------------------------------------------------------------- ways to read
 
-    def _stored_blocks(self, wanted: list[str], rows: int) -> Iterator[_Block]:
+    def _stored_blocks(self, wanted: list[str], rows: int) -> Iterator[Block]:
         first = 0
         for batch in self._reader.read(wanted, rows):
-            yield _Block(batch, Place(self._reader.name, first))
+            yield Block(batch, Place(self._reader.name, first))
             first += batch.num_rows
 
-    def _sorted_blocks(self, wanted: list[str], rows: int) -> Iterator[_Block]:
+    def _sorted_blocks(self, wanted: list[str], rows: int) -> Iterator[Block]:
         """The columns asked for in memory, in stable time order."""
         batches = list(self._reader.read(wanted, rows))
         table = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks()
@@ -198,9 +137,9 @@ class TraceSource:
         for start in range(0, len(order), rows):
             some = order[start : start + rows]
             for batch in table.take(pa.array(some)).combine_chunks().to_batches():
-                yield _Block(batch, Place(self._reader.name, start, some))
+                yield Block(batch, Place(self._reader.name, start, some))
 
-    def _arriving_blocks(self, wanted: list[str], rows: int) -> Iterator[_Block]:
+    def _arriving_blocks(self, wanted: list[str], rows: int) -> Iterator[Block]:
         """Blocks of a live stream, checked one by one."""
         names, order, ids = self._columns, TimeOrder(self._columns.ts), IdOrder()
         for block in self._stored_blocks(wanted, rows):
@@ -212,6 +151,21 @@ class TraceSource:
             if not ids.increasing:
                 check_unique(pa.chunked_array([block.rows.column(names.id)]), names.id, place)
             yield block
+
+
+def _schema_of(
+    reader: Reader, columns: TraceColumns, column_of: Mapping[str, str], found: Survey | None, *, nan_as_null: bool
+) -> Schema:
+    attributes: dict[str, Column] = {}
+    for name, column in column_of.items():
+        kind = kind_of(reader.schema.field(column).type)
+        if column == columns.ts:
+            attributes[name] = Column(Kind.INT)
+        elif kind is not None:
+            required = column in (columns.id, columns.type)
+            may_miss = column in reader.nullable or (kind is Kind.FLOAT and nan_as_null)
+            attributes[name] = Column(kind, nullable=may_miss and not required)
+    return Schema(attributes, None if found is None else found.event_types)
 
 
 def open_trace(

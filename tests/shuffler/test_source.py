@@ -175,7 +175,7 @@ def test_an_integer_id_is_the_identity_of_its_event() -> None:
     source = open_trace(trace(id=pa.array([7, 5, 9], pa.uint16())))
     assert only_batch(source, "id").ids.tolist() == [7, 5, 9]
     assert only_batch(source, "id").columns["id"].tolist() == [7, 5, 9]
-    assert source.id_type == pa.uint16()
+    assert source.format.id_type == pa.uint16()
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
@@ -184,7 +184,7 @@ def test_with_string_ids_the_ordinal_is_the_identity(kind: pa.DataType) -> None:
     batch = only_batch(source, "id")
     assert batch.ids.tolist() == [0, 1, 2]
     assert source.strings.decode(batch.columns["id"]).to_pylist() == ["c", "a", "b"]
-    assert source.id_type == kind
+    assert source.format.id_type == kind
     assert source.schema.attributes["id"] == Column(Kind.STRING)
 
 
@@ -193,7 +193,7 @@ def test_timestamps_of_any_unit_become_microseconds(unit: str) -> None:
     table = trace(ts=pa.array([1, 2], pa.timestamp("s")).cast(pa.timestamp(unit)))
     source = open_trace(table)
     assert only_batch(source).ts.tolist() == [1_000_000, 2_000_000]
-    assert source.ts_type == pa.timestamp(unit)
+    assert source.format.ts_type == pa.timestamp(unit)
 
 
 def test_dates_serve_as_times() -> None:
