@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from actors.operators.base import NOTHING_YET, OperatorLogic, OperatorSpec
+from actors.operators.base import OperatorLogic, OperatorSpec
 from actors.operators.join import JoinLogic
 from actors.operators.kleene import KleeneBinaryLogic, KleeneUnaryLogic
 from actors.operators.negation import NegationLogic
@@ -13,6 +13,7 @@ from actors.output import Counters
 from decopa.errors import LimitError
 from decopa.planning.plan import Rule
 from shuffler.batch import Batch
+from shuffler.routing import NOTHING_YET
 
 _LOGIC: dict[Rule, type[OperatorLogic]] = {
     Rule.JOIN: JoinLogic,

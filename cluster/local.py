@@ -10,8 +10,10 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+from actors.group import Limits
+from actors.reports import OperatorReport
 from actors.sink import MatchSink
-from cluster.pipeline import Limits, OperatorReport, make_pipeline
+from cluster.pipeline import Pipeline
 from decopa.planning.plan import Plan
 from decopa.planning.validate import check_structure
 from decopa.query.binding import bind
@@ -47,8 +49,7 @@ class LocalRuntime:
         self._attributes = sorted(frozenset().union(*(bound.source_attributes for bound in bounds)) | self._id_text())
         self._windows_us = max((bound.query.window_us for bound in bounds), default=0)
         self._pipelines = [
-            make_pipeline(part, bound, source, limits, interleaving)
-            for part, bound in zip(plan.parts, bounds, strict=True)
+            Pipeline(part, bound, source, limits, interleaving) for part, bound in zip(plan.parts, bounds, strict=True)
         ]
         self.events = 0
 

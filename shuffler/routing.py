@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from decopa.planning.plan import PlanOperator, QueryPlan, Rule
 from decopa.planning.subquery import SubQuery
 from decopa.query.query import Query
-from shuffler.batch import key_of
+from shuffler.batch import Batch, key_of
 from shuffler.partitioner import Broadcast, HashByEventIds, Partitioner, RoundRobin
+
+#: A watermark above every timestamp: the end of the stream.
+END_OF_STREAM = 2**63 - 1
+#: Below every timestamp: nothing is known yet.
+NOTHING_YET = -(2**63)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +35,52 @@ class Edge:
         return RoundRobin(self.units) if self.hashed is None else HashByEventIds(self.units, self.hashed)
 
 
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Rows, or a watermark, on their way along an edge to one unit; without an edge they go to the sink."""
+
+    sender: str
+    edge: Edge | None
+    unit: int
+    content: Batch | int
+
+
+class Sender:
+    """Where the matches of one process and operator go; every sender deals out its own in turn.
+
+    A watermark promises that all rows sent later have max_ts >= it.
+    """
+
+    def __init__(self, name: str, edges: tuple[Edge, ...]) -> None:
+        self.name = name
+        self._routes = [(edge, edge.partitioner()) for edge in edges]
+        self.watermark_us = NOTHING_YET
+
+    def rows(self, batch: Batch) -> Iterator[Delivery]:
+        if not self._routes:
+            yield Delivery(self.name, None, 0, batch)
+        for edge, partitioner in self._routes:
+            for unit, part in partitioner.split(batch):
+                yield Delivery(self.name, edge, unit, part)
+
+    def watermark(self, watermark_us: int) -> Iterator[Delivery]:
+        """To everyone, if it is later than the last one."""
+        if watermark_us <= self.watermark_us:
+            return
+        self.watermark_us = watermark_us
+        if not self._routes:
+            yield Delivery(self.name, None, 0, watermark_us)
+        for edge, _ in self._routes:
+            for unit in range(edge.units):
+                yield Delivery(self.name, edge, unit, watermark_us)
+
+
 @dataclass(frozen=True)
 class RoutingTable:
+    """`shufflers` share the events among them, batch by batch, so every leaf has that many senders."""
+
     plan: QueryPlan
+    shufflers: int = 1
 
     def active_units(self, operator: PlanOperator) -> int:
         """How many of an operator's units get input.
@@ -55,9 +104,9 @@ class RoutingTable:
         )
 
     def senders(self, operator: PlanOperator) -> tuple[str, ...]:
-        """Names of the processes that send an operator's matches: its active units, or the shuffler for a leaf."""
+        """Names of those who send an operator's matches: its active units, or the shufflers for a leaf."""
         if not operator.inputs:
-            return (f"{operator.name}/shuffler",)
+            return tuple(f"{operator.name}/shuffler{number}" for number in range(self.shufflers))
         return tuple(f"{operator.name}/{unit}" for unit in range(self.active_units(operator)))
 
     def _hashed(self, source: PlanOperator, target: PlanOperator) -> tuple[str, ...] | None:

@@ -2,8 +2,9 @@
 
 A trace (table or file) gets a first pass over its times, ids and types, which checks everything that can be wrong
 with them; `batches` may be called any number of times. A live stream (an iterable of record batches) passes once and
-is checked as it goes: time must not go back, and ids must be unique within each arriving batch. Whether an id comes
-again in a later batch is not checked, because that takes memory for the whole stream; increasing ids are safe.
+is checked as it goes: events may be out of order by the allowed lateness only (`shuffler.lateness`), and ids must be
+unique within each arriving batch. Whether an id comes again in a later batch is not checked, because that takes memory
+for the whole stream; increasing ids are safe.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ import pyarrow as pa
 
 from decopa.errors import TraceError, did_you_mean
 from decopa.query.schema import Column, Kind, Schema
-from shuffler.checks import IdOrder, Survey, TimeOrder, TraceColumns, check_unique, survey
+from shuffler.checks import IdOrder, Survey, TraceColumns, check_unique, survey
 from shuffler.columns import Ints, Place, identities, kind_of, timestamps_us
 from shuffler.events import EventBatch, EventConverter, EventFormat
+from shuffler.lateness import ArrivalBuffer, Lateness, Run
 from shuffler.readers import Reader, StreamReader, TableReader, open_file
 from shuffler.strings import StringPool
 
-__all__ = ["EventBatch", "TraceColumns", "TraceSource", "open_trace"]
+__all__ = ["EventBatch", "Lateness", "TraceColumns", "TraceSource", "open_trace"]
 
 #: What `open_trace` takes; a list of record batches and anything that exports an Arrow stream (a data frame of pandas
 #: or polars) counts as a table.
@@ -33,6 +35,7 @@ Events: TypeAlias = pa.Table | pa.RecordBatch | str | Path | Iterable[pa.RecordB
 #: Rows that are converted together; batches are slices of them.
 BLOCK_ROWS = 65_536
 DEFAULT_COLUMNS = TraceColumns()
+DEFAULT_LATENESS = Lateness()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +53,25 @@ class TraceSource:
     """A trace or stream that was opened; made by `open_trace`.
 
     `notices` are lines that the user should see. `unusable` says why a column of the trace is no attribute.
-    `row_count` and `schema.event_types` are None for a live stream.
+    `row_count` and `schema.event_types` are None for a live stream. The notice about late events of a stream comes
+    when the stream has ended.
     """
 
     def __init__(
-        self, reader: Reader, columns: TraceColumns, found: Survey | None, *, assume_sorted: bool, nan_as_null: bool
+        self,
+        reader: Reader,
+        columns: TraceColumns,
+        found: Survey | None,
+        *,
+        assume_sorted: bool,
+        nan_as_null: bool,
+        lateness: Lateness = DEFAULT_LATENESS,
     ) -> None:
         self.notices: list[str] = []
         self.row_count = None if found is None else found.row_count
+        self.lateness = lateness
         self._reader, self._columns = reader, columns
+        self._arrivals = ArrivalBuffer(lateness, columns.ts)
         self._blocks: _Blocks = self._arriving_blocks if found is None else self._stored_blocks
         if found is not None and found.disorder is not None:
             if assume_sorted:
@@ -113,6 +126,16 @@ class TraceSource:
         return self._reader.name
 
     @property
+    def late_events(self) -> int:
+        """Events of a live stream that came too late and were dropped so far."""
+        return self._arrivals.late_events
+
+    @property
+    def held_rows(self) -> int:
+        """Events of a live stream that are held back now, because earlier ones may still come."""
+        return self._arrivals.held_rows
+
+    @property
     def schema(self) -> Schema:
         return self.format.schema
 
@@ -140,17 +163,23 @@ class TraceSource:
                 yield Block(batch, Place(self._reader.name, start, some))
 
     def _arriving_blocks(self, wanted: list[str], rows: int) -> Iterator[Block]:
-        """Blocks of a live stream, checked one by one."""
-        names, order, ids = self._columns, TimeOrder(self._columns.ts), IdOrder()
+        """Blocks of a live stream, checked as they arrive and put in order."""
+        names, ids = self._columns, IdOrder()
         for block in self._stored_blocks(wanted, rows):
-            times, place = block.rows.column(names.ts), block.place
-            disorder = order.see(timestamps_us(times, names.ts, place), times, place)
-            if disorder is not None:
-                raise TraceError(f"{disorder}; a live stream must come in time order")
-            ids.see(identities(block.rows.column(names.id), names.id, place))
+            ts = timestamps_us(block.rows.column(names.ts), names.ts, block.place)
+            leaving = self._arrivals.arrive(block.rows, ts, block.place)
+            ids.see(identities(block.rows.column(names.id), names.id, block.place))
             if not ids.increasing:
-                check_unique(pa.chunked_array([block.rows.column(names.id)]), names.id, place)
-            yield block
+                check_unique(pa.chunked_array([block.rows.column(names.id)]), names.id, block.place)
+            yield from self._cut(leaving, rows)
+        if self._arrivals.notice is not None:
+            self.notices.append(self._arrivals.notice)
+        yield from self._cut(self._arrivals.end(), rows)
+
+    def _cut(self, run: Run | None, rows: int) -> Iterator[Block]:
+        for start in range(0, 0 if run is None else len(run), rows):
+            part = run.slice(start, start + rows)
+            yield Block(part.rows, Place(self._reader.name, order=part.numbers))
 
 
 def _schema_of(
@@ -174,11 +203,13 @@ def open_trace(
     columns: TraceColumns = DEFAULT_COLUMNS,
     assume_sorted: bool = False,
     nan_as_null: bool = False,
+    lateness: Lateness = DEFAULT_LATENESS,
 ) -> TraceSource:
     """Opens a table, a file (Parquet, CSV, JSON lines), a directory of Parquet files, or a live stream.
 
     Events out of order are sorted, with a notice, or refused with `assume_sorted`. NaN in an attribute that is asked
-    for is refused, or a missing value with `nan_as_null`.
+    for is refused, or a missing value with `nan_as_null`. `lateness` is about live streams, which cannot be sorted as
+    a whole: how far their events may be out of order.
     """
     reader = _reader_of(events, columns)
     _check_columns(reader, columns)
@@ -187,7 +218,7 @@ def open_trace(
         found = survey(reader, columns)
         if not found.row_count and isinstance(events, str | Path):
             raise TraceError(f"{reader.name} has no events; check that it is the right file")
-    return TraceSource(reader, columns, found, assume_sorted=assume_sorted, nan_as_null=nan_as_null)
+    return TraceSource(reader, columns, found, assume_sorted=assume_sorted, nan_as_null=nan_as_null, lateness=lateness)
 
 
 def _reader_of(events: Events, columns: TraceColumns) -> Reader:

@@ -11,11 +11,6 @@ from decopa.planning.plan import PlanOperator, QueryPlan
 from decopa.query.binding import BoundQuery
 from shuffler.batch import Batch
 
-#: A watermark above every timestamp: the end of the stream.
-END_OF_STREAM = 2**63 - 1
-#: Below every timestamp: nothing is known yet.
-NOTHING_YET = -(2**63)
-
 
 @dataclass(frozen=True)
 class OperatorSpec:

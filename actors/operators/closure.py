@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from actors import jit
-from actors.operators.base import NOTHING_YET, OperatorSpec
+from actors.operators.base import OperatorSpec
 from actors.operators.closure_source import closure_source
 from actors.operators.store import Store
 from actors.output import BLOCK, CHUNK, Counters, OutputBlocks
@@ -25,7 +25,7 @@ from decopa.query.predicate import Attr, Compare
 from shuffler.batch import Array, Batch, Indices, key_of, length_of, start_of
 from shuffler.hashing import hash_groups
 from shuffler.layout import Layout, member_column
-from shuffler.routing import identity_columns
+from shuffler.routing import NOTHING_YET, identity_columns
 
 #: Column that numbers the batch a stored row came with.
 ARRIVAL = "#arrival"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from actors.operators.base import END_OF_STREAM, NOTHING_YET, OperatorSpec
+from actors.operators.base import OperatorSpec
 from actors.operators.pairing import Pairing, write_pairing
 from actors.operators.store import Store
 from actors.output import BLOCK, CHUNK, Counters, OutputBlocks
@@ -15,6 +15,7 @@ from actors.probe import ProbeKernel
 from decopa.planning.subquery import SubQuery
 from shuffler.batch import Array, Batch
 from shuffler.layout import Layout
+from shuffler.routing import END_OF_STREAM, NOTHING_YET
 
 
 class JoinLogic:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from actors.operators.base import NOTHING_YET, OperatorSpec
+from actors.operators.base import OperatorSpec
 from actors.operators.closure import Closure
 from actors.operators.join import JoinLogic
 from actors.output import Counters
 from decopa.planning.subquery import SubQuery
 from shuffler.batch import Batch
+from shuffler.routing import NOTHING_YET
 
 
 class KleeneUnaryLogic:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from actors.operators.base import END_OF_STREAM, NOTHING_YET, OperatorSpec
+from actors.operators.base import OperatorSpec
 from actors.operators.pairing import Pairing, equality_columns
 from actors.operators.store import Store
 from actors.output import Counters
@@ -15,6 +15,7 @@ from actors.probe import ProbeKernel
 from decopa.query.predicate import aliases_of
 from shuffler.batch import Array, Batch
 from shuffler.layout import Layout, earliest, latest
+from shuffler.routing import END_OF_STREAM, NOTHING_YET
 
 #: Column with the last moment at which a negated match can end that still blocks a row.
 DEADLINE = "#deadline"

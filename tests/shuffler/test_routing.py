@@ -66,5 +66,5 @@ def test_every_sender_deals_out_in_its_own_turn() -> None:
 def test_the_senders_of_an_operator_are_its_active_units() -> None:
     plan = plan_of("SEQ(A a, B b)", A_DEALT_OUT, B, operator("q", "a b", "a b", units=2))
     routing = RoutingTable(plan)
-    assert routing.senders(plan.operator("a")) == ("a/shuffler",)
+    assert routing.senders(plan.operator("a")) == ("a/shuffler0",)
     assert routing.senders(plan.root) == ("q/0", "q/1")

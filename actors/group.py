@@ -1,0 +1,138 @@
+"""UnitGroup: the units of a plan that one process hosts, and the channels between them.
+
+In the local runtime one group hosts a whole plan; on a cluster a group is what one actor hosts, mostly one unit.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from actors.operators.base import OperatorSpec
+from actors.unit import Channel, ProcessingUnit
+from decopa.planning.plan import PlanOperator, QueryPlan
+from decopa.query.binding import BoundQuery
+from shuffler.batch import Batch
+from shuffler.routing import Delivery, RoutingTable, Sender
+from shuffler.slices import Slices
+
+Inbound = tuple[str, int, Channel]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a run may use: matches per query, and bytes of partial matches per unit."""
+
+    max_matches: int = 10_000_000
+    max_state_bytes: int = 4 * 2**30
+
+
+@dataclass
+class _Inbox:
+    """One channel into a unit, with the messages on their way."""
+
+    unit: ProcessingUnit
+    sender: Sender
+    channel: Channel
+    depth: int
+    messages: deque[Batch | int] = field(default_factory=deque)
+
+
+class UnitGroup:
+    """Some units of copy `copy` of a plan: all, or those in `hosted`, as (operator, number).
+
+    What goes to a unit elsewhere, and what the root finds, is handed to `outside`. Normally the message nearest to the
+    root is delivered first, which keeps queues short and batches in the processor's cache; with `interleaving` the
+    next channel is drawn at random instead.
+    """
+
+    def __init__(
+        self,
+        plan: QueryPlan,
+        bound: BoundQuery,
+        code_of: Callable[[str], int],
+        *,
+        routing: RoutingTable,
+        limits: Limits,
+        outside: Callable[[Delivery], None],
+        hosted: Collection[tuple[str, int]] | None = None,
+        copy: int = 0,
+        interleaving: random.Random | None = None,
+    ) -> None:
+        self._plan, self._limits, self._outside, self._interleaving = plan, limits, outside, interleaving
+        self._slices, self._copy = Slices(plan), copy
+        self.units: dict[tuple[str, int], ProcessingUnit] = {}
+        self._senders: dict[str, Sender] = {}
+        self._inboxes: dict[Inbound, _Inbox] = {}
+        for operator in plan.operators:
+            numbers = [
+                number
+                for number in range(routing.active_units(operator))
+                if hosted is None or (operator.name, number) in hosted
+            ]
+            if operator.inputs and numbers:
+                self._add_units(operator, numbers, OperatorSpec(bound, plan, operator, code_of), routing)
+        # Nearest to the root first; plan order among equals.
+        self._by_depth = sorted(self._inboxes.values(), key=lambda inbox: inbox.depth)
+
+    def _add_units(
+        self, operator: PlanOperator, numbers: Iterable[int], spec: OperatorSpec, routing: RoutingTable
+    ) -> None:
+        channels = [
+            Channel(side, sender)
+            for side, source in enumerate(self._plan.inputs(operator))
+            for sender in routing.senders(source)
+        ]
+        for number in numbers:
+            unit = ProcessingUnit(spec, number, channels, max_state_bytes=self._limits.max_state_bytes)
+            self.units[operator.name, number] = unit
+            self._senders[unit.name] = sender = Sender(unit.name, routing.edges_from(operator))
+            for channel in channels:
+                self._inboxes[operator.name, number, channel] = _Inbox(
+                    unit, sender, channel, self._plan.depth[operator.name]
+                )
+
+    def accept(self, target: str, unit: int, channel: Channel, content: Batch | int) -> None:
+        """Puts rows or a watermark into a channel; `drain` delivers them."""
+        self._inboxes[target, unit, channel].messages.append(content)
+
+    def drain(self, above: int | None = None) -> None:
+        """Delivers messages until none is left, or none to operators nearer to the root than depth `above`."""
+        while (inbox := self._next(above)) is not None:
+            message = inbox.messages.popleft()
+            if isinstance(message, Batch):
+                self._pass_on(inbox, inbox.unit.on_batch(inbox.channel, message))
+            else:
+                self._pass_on(inbox, inbox.unit.on_watermark(inbox.channel, message))
+                self._send(inbox.sender.watermark(inbox.unit.output_watermark_us))
+
+    def _pass_on(self, inbox: _Inbox, matches: Iterable[Batch]) -> None:
+        for batch in matches:
+            if inbox.depth == 0:
+                batch = self._slices.begun_in(batch, self._copy)
+            self._send(inbox.sender.rows(batch))
+            if self._interleaving is None and inbox.depth > 0:
+                self.drain(above=inbox.depth)  # use each chunk while it is warm, and keep no more than one
+
+    def _send(self, deliveries: Iterator[Delivery]) -> None:
+        for delivery in deliveries:
+            edge = delivery.edge
+            if edge is not None:
+                inbox = self._inboxes.get((edge.target.name, delivery.unit, Channel(edge.side, delivery.sender)))
+                if inbox is not None:
+                    inbox.messages.append(delivery.content)
+                    continue
+            self._outside(delivery)
+
+    def _next(self, above: int | None) -> _Inbox | None:
+        if self._interleaving is not None:
+            waiting = [inbox for inbox in self._by_depth if inbox.messages]
+            return self._interleaving.choice(waiting) if waiting else None
+        for inbox in self._by_depth:
+            if above is not None and inbox.depth >= above:
+                return None
+            if inbox.messages:
+                return inbox
+        return None

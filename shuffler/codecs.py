@@ -1,0 +1,27 @@
+"""The codecs of a process: one for each operator whose matches it sends or receives."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from decopa.planning.plan import Plan
+from decopa.query.binding import BoundQuery, bind
+from decopa.query.schema import Schema
+from shuffler.layout import layout_of
+from shuffler.strings import StringPool
+from shuffler.wire import BatchCodec
+
+
+class Codecs:
+    def __init__(self, plan: Plan, schema: Schema, strings: StringPool) -> None:
+        self._plan, self._schema, self._strings = plan, schema, strings
+        self.bound = cache(self._bound)
+        self.codec = cache(self._codec)
+
+    def _bound(self, part: int) -> BoundQuery:
+        return bind(self._plan.parts[part].query, self._schema)
+
+    def _codec(self, part: int, operator: str) -> BatchCodec:
+        bound = self.bound(part)
+        layout = layout_of(bound, self._plan.parts[part].operator(operator).sub_query)
+        return BatchCodec(bound, layout, self._strings)

@@ -1,0 +1,57 @@
+"""Events in, deliveries out: what a shuffler does with a batch of events for one query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from decopa.planning.plan import QueryPlan
+from decopa.query.binding import BoundQuery
+from shuffler.batch import Batch
+from shuffler.events import EventBatch
+from shuffler.leaves import LeafSplitter
+from shuffler.routing import Delivery, RoutingTable, Sender
+from shuffler.slices import Slices
+
+
+class LeafFeeder:
+    """Splits events among the leaves of a plan and sends them on their ways, for shuffler `number` of the table's.
+
+    What it yields is for the copy of the plan that comes with it (always 0 unless the plan is sliced).
+    """
+
+    def __init__(
+        self,
+        plan: QueryPlan,
+        bound: BoundQuery,
+        code_of: Callable[[str], int],
+        *,
+        routing: RoutingTable,
+        number: int = 0,
+    ) -> None:
+        self._slices = Slices(plan)
+        self._splitter = LeafSplitter(bound, plan, code_of)
+        self._root = plan.root.name
+        self._senders = [
+            {leaf.name: Sender(routing.senders(leaf)[number], routing.edges_from(leaf)) for leaf in plan.leaves}
+            for _ in range(plan.slices)
+        ]
+
+    def feed(self, events: EventBatch) -> Iterator[tuple[int, Delivery]]:
+        """The events, then a watermark at the time of the last one."""
+        for copy, senders in enumerate(self._senders):
+            mine = self._slices.members(events.ts, copy)
+            for leaf, batch in self._splitter.split(events, mine):
+                for delivery in senders[leaf.name].rows(self._reported(leaf.name, copy, batch)):
+                    yield copy, delivery
+        yield from self.advance(int(events.ts[-1]))
+
+    def advance(self, watermark_us: int) -> Iterator[tuple[int, Delivery]]:
+        """Promises that no earlier event follows."""
+        for copy, senders in enumerate(self._senders):
+            for sender in senders.values():
+                for delivery in sender.watermark(watermark_us):
+                    yield copy, delivery
+
+    def _reported(self, leaf: str, copy: int, batch: Batch) -> Batch:
+        """If the root is a leaf its events are the matches."""
+        return self._slices.begun_in(batch, copy) if leaf == self._root else batch

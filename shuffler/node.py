@@ -1,0 +1,147 @@
+"""ShufflerNode: rows of a trace in, messages to units and sinks out. No Ray; clock and sleep come as arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from decopa.errors import TraceError
+from shuffler.codecs import Codecs
+from shuffler.columns import Place
+from shuffler.events import EventBatch, EventConverter, EventFormat
+from shuffler.feeder import LeafFeeder
+from shuffler.outbox import Clock, FlushPolicy, Outbox, Send
+from shuffler.pacing import Replay
+from shuffler.routing import END_OF_STREAM, Delivery
+from shuffler.topology import Topology
+
+#: Marks of arrival that a batch leaves for the measurement of latency, at most.
+MARKS_PER_BATCH = 64
+Marks = tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayStart:
+    """When and where a replay began: the same for all shufflers."""
+
+    at_s: float
+    first_ts: int
+
+
+class ShufflerNode:
+    """Shuffler `number` of a topology. Events must come in time order; every block says where in the stream it is.
+
+    `mark` gets (ts, time of arrival) pairs: an event has arrived when it was due, or when its batch was taken up.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        topology: Topology,
+        form: EventFormat,
+        *,
+        send: Send,
+        mark: Callable[[Marks], None],
+        replay: Replay,
+        batch_size: int,
+        policy: FlushPolicy,
+        clock: Clock,
+        sleep: Callable[[float], None],
+    ) -> None:
+        self.name = topology.shuffler_names[number]
+        self._replay, self._batch_size, self._policy = replay, batch_size, policy
+        self._mark, self._clock, self._sleep = mark, clock, sleep
+        self._converter = EventConverter(form)
+        codecs = Codecs(topology.plan, form.schema, self._converter.strings)
+        parts = range(len(topology.plan.parts))
+        bounds = [codecs.bound(part) for part in parts]
+        self._attributes = source_attributes(topology, form)
+        self._window_us = max((bound.query.window_us for bound in bounds), default=0)
+        self._feeders = [
+            LeafFeeder(
+                topology.plan.parts[part],
+                bounds[part],
+                self._converter.strings.pin,
+                routing=topology.routing[part],
+                number=number,
+            )
+            for part in parts
+        ]
+        self.outbox = Outbox(self.name, topology, codecs.codec, send=send, policy=policy, clock=clock)
+        self._last_ts: int | None = None
+        self.events = 0
+
+    def feed(self, rows: pa.RecordBatch, place: Place, first_ordinal: int, start: ReplayStart) -> None:
+        """Shuffles one block of rows, at the pace of the replay."""
+        if not rows.num_rows:
+            return
+        events = self._converter.convert(rows, place, self._attributes, first_ordinal)
+        self._check_order(events, place)
+        if self._replay.is_paced:
+            self._feed_paced(events, start)
+        else:
+            for begin in range(0, len(events), self._batch_size):
+                batch = events.slice(begin, min(begin + self._batch_size, len(events)))
+                self._mark(((int(batch.ts[-1]), self._clock()),))
+                self._shuffle(batch, urgent=False)
+
+    def finish(self) -> None:
+        """The end of the stream."""
+        for part, feeder in enumerate(self._feeders):
+            self._put(part, feeder.advance(END_OF_STREAM))
+        self.outbox.flush(urgent=True)
+
+    def flush(self) -> None:
+        """Passes on what waits: the stream has nothing more for the moment."""
+        self.outbox.flush(urgent=True)
+
+    def _feed_paced(self, events: EventBatch, start: ReplayStart) -> None:
+        due = start.at_s + self._replay.arrivals(events.ts, events.first_ordinal, start.first_ts)
+        begin = 0
+        while begin < len(events):
+            now = self._clock()
+            arrived = int(np.searchsorted(due, now, side="right"))
+            if arrived <= begin:
+                self._sleep(max(float(due[begin]) - now, self._policy.interval_s))
+                continue
+            end = min(arrived, begin + self._batch_size)
+            points = np.unique(np.linspace(begin, end - 1, min(MARKS_PER_BATCH, end - begin)).astype(np.int64))
+            self._mark(tuple((int(events.ts[point]), float(due[point])) for point in points))
+            self._shuffle(events.slice(begin, end), urgent=end == arrived)
+            begin = end
+
+    def _shuffle(self, batch: EventBatch, *, urgent: bool) -> None:
+        for part, feeder in enumerate(self._feeders):
+            self._put(part, feeder.feed(batch))
+        self.events += len(batch)
+        self.outbox.flush(urgent=urgent)
+        # What waits in the outbox is never older than the batch before this one.
+        self._converter.strings.forget_before(int(batch.ts[0]) - 3 * self._window_us)
+
+    def _put(self, part: int, deliveries: Iterable[tuple[int, Delivery]]) -> None:
+        for copy, delivery in deliveries:
+            self.outbox.put(part, copy, delivery)
+
+    def _check_order(self, events: EventBatch, place: Place) -> None:
+        """Sources promise time order; what breaks it would make matches go missing in silence."""
+        backward = np.flatnonzero(events.ts[1:] < events.ts[:-1])
+        if len(backward) or (self._last_ts is not None and int(events.ts[0]) < self._last_ts):
+            row = place.row(int(backward[0]) + 1 if len(backward) else 0)
+            raise TraceError(f"{place.source}: row {row} is earlier than the row before; sort the events by time")
+        self._last_ts = int(events.ts[-1])
+
+
+def source_attributes(topology: Topology, form: EventFormat) -> list[str]:
+    """The attributes that any query of the plan reads."""
+    codecs = Codecs(topology.plan, form.schema, EventConverter(form).strings)
+    needed = frozenset[str]().union(*_attributes_of_parts(codecs, len(topology.plan.parts)))
+    has_text_ids = not form.schema.attributes["id"].kind.is_number
+    return sorted(needed | ({"id"} if has_text_ids else set()))
+
+
+def _attributes_of_parts(codecs: Codecs, parts: int) -> Iterator[frozenset[str]]:
+    for part in range(parts):
+        yield codecs.bound(part).source_attributes
