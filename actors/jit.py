@@ -55,6 +55,10 @@ def interpreted() -> Iterator[None]:
         _interpreted = before
 
 
+def is_interpreted() -> bool:
+    return _interpreted
+
+
 def load(body: str, *, helpers: str = "") -> ModuleType:
     """The module with the functions of `body`, each decorated with `@jit`; compiled on its first call.
 

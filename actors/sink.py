@@ -13,12 +13,19 @@ from actors.ordering import canonical_order
 from decopa.errors import LimitError
 from decopa.query.binding import BoundQuery
 from decopa.query.predicate import Attr
+from decopa.query.query import Query
 from decopa.query.schema import NULL, Kind
 from shuffler.batch import Array, Batch, Indices, flat_members, length_of, start_of
 from shuffler.events import EventFormat
 from shuffler.hashing import hash_groups
 from shuffler.layout import Layout, member_column
 from shuffler.strings import StringPool
+
+
+def bound_aliases(query: Query) -> list[str]:
+    """The aliases that a match of an OR-free query binds."""
+    return [alias for alias in query.positive_aliases if query.position(alias).scope == ()]
+
 
 #: Matches are put in order and turned into Arrow arrays in segments of at least this many.
 SEGMENT = 1 << 18
@@ -33,8 +40,7 @@ class MatchSink:
 
     def __init__(self, bound: BoundQuery, layout: Layout, form: EventFormat, strings: StringPool) -> None:
         self._bound, self._layout, self._form, self._strings = bound, layout, form, strings
-        query = bound.query
-        self.aliases = [alias for alias in query.positive_aliases if query.position(alias).scope == ()]
+        self.aliases = bound_aliases(bound.query)
         self.rows = 0
         self._settled: list[pa.RecordBatch] = []
         self._open: list[_Segment] = []

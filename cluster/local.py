@@ -17,6 +17,7 @@ from cluster.pipeline import Pipeline
 from decopa.planning.plan import Plan
 from decopa.planning.validate import check_structure
 from decopa.query.binding import bind
+from shuffler.codecs import needed_attributes
 from shuffler.source import TraceSource
 
 __all__ = ["DEFAULT_BATCH_SIZE", "Limits", "LocalRuntime", "OperatorReport"]
@@ -46,7 +47,7 @@ class LocalRuntime:
         self._source, self._batch_size = source, batch_size
         limits = limits or Limits()
         bounds = [bind(part.query, source.schema) for part in plan.parts]
-        self._attributes = sorted(frozenset().union(*(bound.source_attributes for bound in bounds)) | self._id_text())
+        self._attributes = needed_attributes(bounds, source.schema)
         self._windows_us = max((bound.query.window_us for bound in bounds), default=0)
         self._pipelines = [
             Pipeline(part, bound, source, limits, interleaving) for part, bound in zip(plan.parts, bounds, strict=True)
@@ -79,6 +80,3 @@ class LocalRuntime:
 
     def reports(self) -> tuple[OperatorReport, ...]:
         return tuple(report for pipeline in self._pipelines for report in pipeline.reports())
-
-    def _id_text(self) -> frozenset[str]:
-        return frozenset() if self._source.schema.attributes["id"].kind.is_number else frozenset({"id"})

@@ -139,7 +139,7 @@ def run_detailed(
         plan, source, batch_size=batch_size or DEFAULT_BATCH_SIZE, limits=limits, interleaving=interleaving
     )
     local.run(progress)
-    matches = result_table(queries, local.sinks, source)
+    matches = result_table(queries, [sink.table() for sink in local.sinks])
     reports = local.reports()
     comparisons = sum(report.comparisons for report in reports)
     return RunResult(matches, local.events, comparisons, time.perf_counter() - started, reports, tuple(notices))

@@ -39,6 +39,10 @@ class OutputError(DecoPaError):
     """The matches cannot be written where they should go."""
 
 
+class DeployError(DecoPaError):
+    """What a run needs is not there: Java, Spark, Ray, or free places on the cluster."""
+
+
 class LimitError(DecoPaError):
     """A declared limit (matches, state) was exceeded; the run was stopped on purpose."""
 

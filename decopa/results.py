@@ -7,28 +7,26 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from actors.sink import MatchSink
+from actors.sink import bound_aliases
 from decopa.query.query import Query
-from shuffler.source import TraceSource
 
 
-def result_table(queries: Sequence[Query], sinks: Sequence[MatchSink], source: TraceSource) -> pa.Table:
-    """The matches of every query, in the workload's order; alternatives of OR are united without duplicates."""
-    remaining = iter(sinks)
-    tables = []
-    for query in queries:
-        parts = [next(remaining) for _ in query.branches]
-        tables.append(_united(query, parts))
+def result_table(queries: Sequence[Query], matches: Sequence[pa.Table]) -> pa.Table:
+    """The matches of every query, in the workload's order; alternatives of OR are united without duplicates.
+
+    `matches` has a table for each branch of each query.
+    """
+    remaining = iter(matches)
+    tables = [_united(query, [next(remaining) for _ in query.branches]) for query in queries]
     return tables[0] if len(tables) == 1 else pa.concat_tables(tables, promote_options="default").unify_dictionaries()
 
 
-def _united(query: Query, parts: Sequence[MatchSink]) -> pa.Table:
-    tables = [part.table() for part in parts]
+def _united(query: Query, tables: Sequence[pa.Table]) -> pa.Table:
     if len(tables) == 1:
         return tables[0]
     alike: dict[tuple[str, ...], list[pa.Table]] = {}
-    for part, table in zip(parts, tables, strict=True):
-        alike.setdefault(tuple(sorted(part.aliases)), []).append(table)
+    for branch, table in zip(query.branches, tables, strict=True):
+        alike.setdefault(tuple(sorted(bound_aliases(branch))), []).append(table)
     # Two alternatives can find the same match only if they bind the same aliases.
     distinct = [group[0] if len(group) == 1 else _without_repeats(group, list(names)) for names, group in alike.items()]
     whole = pa.concat_tables(distinct, promote_options="default").unify_dictionaries().combine_chunks()

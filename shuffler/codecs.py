@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 
 from decopa.planning.plan import Plan
@@ -25,3 +26,9 @@ class Codecs:
         bound = self.bound(part)
         layout = layout_of(bound, self._plan.parts[part].operator(operator).sub_query)
         return BatchCodec(bound, layout, self._strings)
+
+
+def needed_attributes(bounds: Iterable[BoundQuery], schema: Schema) -> list[str]:
+    """The attributes that any of the queries reads; string ids too, because results name events by them."""
+    needed = frozenset[str]().union(*(bound.source_attributes for bound in bounds))
+    return sorted(needed if schema.attributes["id"].kind.is_number else needed | {"id"})

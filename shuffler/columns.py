@@ -41,6 +41,10 @@ class Place:
         """The row number (from 1) that a user would look up for row `index` of the block."""
         return (self.first_row + index if self.order is None else int(self.order[index])) + 1
 
+    def after(self, rows: int) -> Place:
+        """The place of what follows the first `rows` rows of the block."""
+        return Place(self.source, self.first_row + rows, None if self.order is None else self.order[rows:])
+
     def error(self, column: str, index: int, problem: str) -> TraceError:
         return TraceError(f"{self.source}: column '{column}', row {self.row(index)}: {problem}")
 

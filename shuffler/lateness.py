@@ -19,6 +19,7 @@ import pyarrow as pa
 from decopa.errors import TraceError
 from shuffler.columns import MAX_TS_US, Ints, Place, shown
 
+Mask = npt.NDArray[np.bool_]
 LatePolicy = Literal["fail", "drop"]
 LATE_POLICIES: tuple[LatePolicy, ...] = get_args(LatePolicy)
 
@@ -107,7 +108,9 @@ class ArrivalBuffer:
         if (ts < horizons[:-1]).any():
             late = self._late(ts, horizons, leaving)
             if late.any():
-                self._refuse_or_count(late, newest[:-1] - ts, rows.column(self._column), place)
+                # Between the ends of the range of times is one microsecond more than an int64 holds.
+                behind_us = (newest[:-1] - ts).view(np.uint64)
+                self._refuse_or_count(late, behind_us, rows.column(self._column), place)
                 rows = rows.filter(pa.array(~late))
             arrived = Run(rows, ts[~late], place.first_row + np.flatnonzero(~late))
         else:
@@ -150,7 +153,7 @@ class ArrivalBuffer:
         self._left_us = int(run.ts[-1])
         return run
 
-    def _late(self, ts: Ints, horizons: Ints, leaving: Sequence[Run]) -> npt.NDArray[np.bool_]:
+    def _late(self, ts: Ints, horizons: Ints, leaving: Sequence[Run]) -> Mask:
         """Which of the rows came after one of a later time had left.
 
         `horizons[i]` is the horizon when row i comes, `leaving` the held rows that leave while these rows come. Late
@@ -163,12 +166,13 @@ class ArrivalBuffer:
         steps = np.concatenate(
             (np.searchsorted(passed, old), np.maximum(np.searchsorted(passed, ts[arrival]), arrival))
         )
-        left = np.full(len(ts) + 1, self._left_us)
-        np.maximum.at(left, steps + 1, np.concatenate((old, ts[arrival])))
-        late: npt.NDArray[np.bool_] = ts < np.maximum.accumulate(left)[:-1]
+        left = np.full(len(ts), self._left_us)
+        np.maximum.at(left, steps, np.concatenate((old, ts[arrival])))
+        # This counts what leaves with the row itself, too; none of that is later than a row that makes it leave.
+        late: Mask = ts < np.maximum.accumulate(left)
         return late
 
-    def _refuse_or_count(self, late: npt.NDArray[np.bool_], behind_us: Ints, times: pa.Array, place: Place) -> None:
+    def _refuse_or_count(self, late: Mask, behind_us: npt.NDArray[np.uint64], times: pa.Array, place: Place) -> None:
         if self._lateness.policy == "fail":
             index = int(np.argmax(late))
             # Nothing before the first late row was late, so what has left is not after the row before, or that row

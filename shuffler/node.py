@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from decopa.errors import TraceError
-from shuffler.codecs import Codecs
+from shuffler.codecs import Codecs, needed_attributes
 from shuffler.columns import Place
 from shuffler.events import EventBatch, EventConverter, EventFormat
 from shuffler.feeder import LeafFeeder
@@ -58,7 +58,7 @@ class ShufflerNode:
         codecs = Codecs(topology.plan, form.schema, self._converter.strings)
         parts = range(len(topology.plan.parts))
         bounds = [codecs.bound(part) for part in parts]
-        self._attributes = source_attributes(topology, form)
+        self._attributes = needed_attributes(bounds, form.schema)
         self._window_us = max((bound.query.window_us for bound in bounds), default=0)
         self._feeders = [
             LeafFeeder(
@@ -132,16 +132,3 @@ class ShufflerNode:
             row = place.row(int(backward[0]) + 1 if len(backward) else 0)
             raise TraceError(f"{place.source}: row {row} is earlier than the row before; sort the events by time")
         self._last_ts = int(events.ts[-1])
-
-
-def source_attributes(topology: Topology, form: EventFormat) -> list[str]:
-    """The attributes that any query of the plan reads."""
-    codecs = Codecs(topology.plan, form.schema, EventConverter(form).strings)
-    needed = frozenset[str]().union(*_attributes_of_parts(codecs, len(topology.plan.parts)))
-    has_text_ids = not form.schema.attributes["id"].kind.is_number
-    return sorted(needed | ({"id"} if has_text_ids else set()))
-
-
-def _attributes_of_parts(codecs: Codecs, parts: int) -> Iterator[frozenset[str]]:
-    for part in range(parts):
-        yield codecs.bound(part).source_attributes

@@ -177,7 +177,9 @@ class TraceSource:
         yield from self._cut(self._arrivals.end(), rows)
 
     def _cut(self, run: Run | None, rows: int) -> Iterator[Block]:
-        for start in range(0, 0 if run is None else len(run), rows):
+        if run is None:
+            return
+        for start in range(0, len(run), rows):
             part = run.slice(start, start + rows)
             yield Block(part.rows, Place(self._reader.name, order=part.numbers))
 

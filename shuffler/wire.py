@@ -108,4 +108,5 @@ def _group_members(batch: Batch, alias: str, name: str) -> Array:
 
 
 def _values(array: pa.Array) -> Array:
-    return array.to_numpy(zero_copy_only=True).copy()
+    values: Array = array.to_numpy(zero_copy_only=True).copy()
+    return values

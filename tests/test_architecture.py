@@ -13,7 +13,9 @@ PACKAGES = ("decopa", "costmodel", "shuffler", "actors", "cluster")
 #: From the bottom up: a module imports from its own layer and from those before it.
 LAYERS = ("decopa.errors", "decopa.query", "costmodel", "decopa.planning", "shuffler", "actors", "cluster", "decopa")
 #: Where Ray and Spark may be imported; everything else is tested in one process.
-RAY_SHELLS = ("actors.ray_unit", "shuffler.actor", "cluster")
+RAY_SHELLS = (
+    "actors.ray_unit", "shuffler.ray_links", "shuffler.ray_shell", "shuffler.ray_shuffler", "cluster",
+)  # fmt: skip
 SPARK_SHELLS = ("cluster.spark",)
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 

@@ -178,16 +178,35 @@ def test_the_default_plan_is_nearly_the_best_there_is(seed: int, units: int, rea
 
 
 @settings(max_examples=examples(10))
-@given(st.integers(0, 10**6), st.integers(3, 8))
-def test_bounded_search_finds_what_plain_enumeration_finds(seed: int, units: int) -> None:
+@given(st.integers(0, 10**6), st.integers(3, 8), st.sampled_from(list(Reading)))
+def test_bounded_search_finds_what_plain_enumeration_finds(seed: int, units: int, reading: Reading) -> None:
     query, statistics = drawn(seed, types=(3, 4))
+    assert_best_of_all_splits(query, statistics, units, reading)
+
+
+@pytest.mark.parametrize("reading", Reading)
+@pytest.mark.parametrize(
+    "pattern",
+    ["SEQ(A a, KL(B b), C c)", "AND(KL(A a), KL(B b))", "SEQ(A a, KL(B b), KL(C c))", "SEQ(A a, NOT(B b), C c, D d)",
+     "SEQ(KL(A a), NOT(KL(B b)), C c)"],
+)  # fmt: skip
+def test_bounded_search_looks_at_all_splits_of_kl_and_not(pattern: str, reading: Reading) -> None:
+    query = parse(f"PATTERN {pattern} WITHIN 1 min")
+    rates = {"A": 12.0, "B": 5.0, "C": 20.0, "D": 300.0}
+    pairs = itertools.combinations_with_replacement(rates, 2)
+    statistics = Statistics.of(query.window_us, rates, {pair: 0.05 + 0.01 * n for n, pair in enumerate(pairs)})
+    for units in (4, 5, 9):
+        assert_best_of_all_splits(query, statistics, units, reading)
+
+
+def assert_best_of_all_splits(query: Query, statistics: Statistics, units: int, reading: Reading) -> None:
     space = SplitSpace(query, QueryRates(query, statistics))
     by_hand = max(
-        assign_units(space, split, units, CAPACITY).scaling.log_scaling
+        assign_units(space, split, units, CAPACITY, reading).scaling.log_scaling
         for split in all_splits(space)
         if len(split) <= units
     )
-    found = best_assignment(space, units, CAPACITY)
+    found = best_assignment(space, units, CAPACITY, reading)
     assert found is not None
     assert found.scaling.log_scaling == pytest.approx(by_hand, abs=1e-8)
 

@@ -1,0 +1,38 @@
+"""Emulated capacity: a unit takes as long as one with a declared iota and kappa would, as the DecoPa authors did.
+
+So a plan with twenty units runs honestly on two cores: the work is done for real, the rest of its time is slept.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from actors.reports import UnitReport
+from costmodel.capacity import Capacity
+
+#: Sleeping less than this is not exact; what is owed waits until it is worth it.
+_LEAST_SLEEP_S = 0.002
+
+
+class Emulation:
+    """Declared `capacity` per second of one processing unit."""
+
+    def __init__(self, capacity: Capacity, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._capacity, self._sleep = capacity, sleep
+        self._ingested = self._comparisons = 0
+        self._owed_s = 0.0
+
+    def spend(self, reports: Sequence[UnitReport], worked_s: float) -> float:
+        """Sleeps for what the work since the last call takes at the declared capacity; returns that time."""
+        ingested = sum(report.ingested for report in reports)
+        comparisons = sum(report.comparisons for report in reports)
+        declared_s = (ingested - self._ingested) / self._capacity.max_ingestion
+        declared_s += (comparisons - self._comparisons) / self._capacity.max_comparisons
+        self._ingested, self._comparisons = ingested, comparisons
+        self._owed_s += declared_s - worked_s
+        if self._owed_s >= _LEAST_SLEEP_S:
+            started = time.perf_counter()
+            self._sleep(self._owed_s)
+            self._owed_s -= time.perf_counter() - started
+        return declared_s

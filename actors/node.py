@@ -1,0 +1,144 @@
+"""What runs in a process of the plan, without the process: messages in, messages out.
+
+The Ray actors are shells around these; a simulation can drive them as well.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from actors.group import Limits, UnitGroup
+from actors.latency import LatencyMeter
+from actors.reports import UnitReport, unit_reports
+from actors.sink import MatchSink, check_limit
+from actors.unit import Channel
+from shuffler.batch import Batch
+from shuffler.channel import IncomingChannel, Message
+from shuffler.codecs import Codecs
+from shuffler.events import EventFormat
+from shuffler.layout import layout_of
+from shuffler.outbox import Clock, FlushPolicy, Outbox, Send
+from shuffler.routing import END_OF_STREAM, NOTHING_YET
+from shuffler.strings import StringPool
+from shuffler.topology import Topology
+
+
+class UnitNode:
+    """A process that hosts units."""
+
+    def __init__(
+        self,
+        name: str,
+        topology: Topology,
+        form: EventFormat,
+        *,
+        send: Send,
+        limits: Limits,
+        policy: FlushPolicy,
+        clock: Clock,
+        attempt: int = 0,
+    ) -> None:
+        process = next(one for one in topology.units if one.name == name)
+        self.name, self._copy = name, process.copy
+        plan = topology.plan.parts[process.part]
+        self._strings = StringPool()
+        codecs = Codecs(topology.plan, form.schema, self._strings)
+        self._codec_of = codecs.codec
+        self._lanes = topology.incoming(name)
+        self._channels = {sender: IncomingChannel(sender, attempt=attempt) for sender in self._lanes}
+        self._outbox = Outbox(name, topology, codecs.codec, send=send, policy=policy, clock=clock)
+        self._window_us = plan.query.window_us
+        self._group = UnitGroup(
+            plan,
+            codecs.bound(process.part),
+            self._strings.pin,
+            routing=topology.routing[process.part],
+            limits=limits,
+            outside=partial(self._outbox.put, process.part, process.copy),
+            hosted=process.units,
+            copy=process.copy,
+        )
+
+    def receive(self, message: Message) -> None:
+        """Delivers a message, and those that waited for it, and sends what comes of it."""
+        for ready in self._channels[message.sender].accept(message):
+            lanes = self._lanes[ready.sender]
+            for index, encoded in ready.rows:
+                lane = lanes[index]
+                assert lane.target is not None
+                rows = self._codec_of(lane.part, lane.source).decode(encoded)
+                self._group.accept(lane.target, lane.unit, Channel(lane.side, lane.sender), rows)
+            # Rows meet what is stored before the watermarks that came with them forget it.
+            for index, watermark_us in ready.watermarks:
+                lane = lanes[index]
+                assert lane.target is not None
+                self._group.accept(lane.target, lane.unit, Channel(lane.side, lane.sender), watermark_us)
+            self._group.drain()
+            self._outbox.flush(urgent=ready.urgent)
+        self._strings.forget_before(self.watermark_us - 3 * self._window_us)
+
+    @property
+    def watermark_us(self) -> int:
+        """How far the units have come: no later row that they send ends before this."""
+        return min(unit.output_watermark_us for unit in self._group.units.values())
+
+    def reports(self) -> tuple[UnitReport, ...]:
+        return unit_reports(self._group.units, self._copy)
+
+
+class SinkNode:
+    """A process that collects the matches of one OR-free query."""
+
+    def __init__(
+        self, part: int, topology: Topology, form: EventFormat, *, limits: Limits, clock: Clock, attempt: int = 0
+    ) -> None:
+        self.name = topology.sink_names[part]
+        plan = topology.plan.parts[part]
+        self._strings = StringPool()
+        codecs = Codecs(topology.plan, form.schema, self._strings)
+        bound, layout = codecs.bound(part), layout_of(codecs.bound(part), plan.root.sub_query)
+        self._codec = codecs.codec(part, plan.root.name)
+        self._end = layout.place("max_ts")
+        self._window_us, self._title, self._limits = bound.query.window_us, plan.text(plan.root), limits
+        self._lanes = topology.incoming(self.name)
+        self._channels = {sender: IncomingChannel(sender, attempt=attempt) for sender in self._lanes}
+        self._watermarks = {
+            (sender, index): NOTHING_YET for sender, lanes in self._lanes.items() for index in range(len(lanes))
+        }
+        self._clock = clock
+        self.sink = MatchSink(bound, layout, form, self._strings)
+        self.latency = LatencyMeter()
+
+    def receive(self, message: Message) -> None:
+        for ready in self._channels[message.sender].accept(message):
+            for _, encoded in ready.rows:
+                self._add(self._codec.decode(encoded))
+            for index, watermark_us in ready.watermarks:
+                self._watermarks[ready.sender, index] = watermark_us
+            watermark_us = self.watermark_us
+            self.sink.settle(watermark_us)
+            self._strings.forget_before(watermark_us - 3 * self._window_us)
+
+    def _add(self, rows: Batch) -> None:
+        self.latency.matches(rows.columns[self._end], self._clock())
+        self.sink.add(rows)
+        check_limit(self.sink.rows, self._limits.max_matches, self._title)
+
+    def mark(self, marks: tuple[tuple[int, float], ...]) -> None:
+        """Arrivals of events, see `LatencyMeter`."""
+        ts, arrival = zip(*marks, strict=True)
+        self.latency.mark(np.array(ts, dtype=np.int64), np.array(arrival, dtype=np.float64))
+
+    @property
+    def watermark_us(self) -> int:
+        return min(self._watermarks.values())
+
+    @property
+    def finished(self) -> bool:
+        return self.watermark_us == END_OF_STREAM
+
+    def table(self) -> pa.Table:
+        return self.sink.table()

@@ -1,0 +1,185 @@
+"""Processing units and sinks as Ray actors: thin shells around the nodes.
+
+One class for each kind of operator, because Ray's dashboard groups actors by their class.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import ray
+
+from actors.emulation import Emulation
+from actors.group import Limits
+from actors.jit import interpreted
+from actors.latency import LatencySummary
+from actors.node import SinkNode, UnitNode
+from actors.reports import UnitReport
+from decopa.planning.plan import Rule
+from shuffler.channel import Message
+from shuffler.events import EventFormat
+from shuffler.node import Marks
+from shuffler.outbox import FlushPolicy
+from shuffler.ray_links import RayLinks
+from shuffler.ray_shell import CONTROL, Shell
+from shuffler.topology import Topology
+
+
+@dataclass(frozen=True)
+class UnitSetup:
+    """All that a unit's process needs to know; `handles` are the actors it sends to."""
+
+    name: str
+    title: str
+    topology: Topology
+    form: EventFormat
+    handles: Mapping[str, Any]
+    limits: Limits
+    policy: FlushPolicy
+    window: int
+    emulation: Emulation | None = None
+    interpret: bool = False
+    attempt: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class UnitStatus:
+    """What a unit's process did so far; `waited_s` is time spent waiting for credit."""
+
+    name: str
+    units: tuple[UnitReport, ...]
+    busy_s: float
+    waited_s: float
+    in_flight: int
+    watermark_us: int
+
+
+class UnitShell(Shell):
+    """Receives messages one at a time; a message is acknowledged when all that came of it has been sent on."""
+
+    def __init__(self, setup: UnitSetup) -> None:
+        super().__init__(setup.name, setup.title)
+        self._busy_s = 0.0
+        self._interpret, self._emulation = setup.interpret, setup.emulation
+        with self.working(), self._mode():
+            self._links = RayLinks(setup.name, setup.handles, window=setup.window, attempt=setup.attempt)
+            self._node = UnitNode(
+                setup.name,
+                setup.topology,
+                setup.form,
+                send=self._links.send,
+                limits=setup.limits,
+                policy=setup.policy,
+                clock=time.monotonic,
+                attempt=setup.attempt,
+            )
+
+    def deliver(self, message: Message) -> None:
+        with self.working(), self._mode():
+            started, waited = time.perf_counter(), self._links.waited_s
+            self._node.receive(message)
+            busy_s = time.perf_counter() - started - (self._links.waited_s - waited)
+            if self._emulation is not None:
+                busy_s = self._emulation.spend(self._node.reports(), busy_s)
+            self._busy_s += busy_s
+
+    @ray.method(concurrency_group=CONTROL)
+    def watch(self) -> None:
+        self.watch_until_end()
+
+    @ray.method(concurrency_group=CONTROL)
+    def status(self) -> UnitStatus:
+        return UnitStatus(
+            self.name,
+            self._node.reports(),
+            self._busy_s,
+            self._links.waited_s,
+            self._links.in_flight,
+            self._node.watermark_us,
+        )
+
+    def _mode(self) -> contextlib.AbstractContextManager[None]:
+        return interpreted() if self._interpret else contextlib.nullcontext()
+
+
+class JoinUnit(UnitShell):
+    """SEQ and AND."""
+
+
+class KleeneUnit(UnitShell):
+    """KL."""
+
+
+class NegationUnit(UnitShell):
+    """NOT."""
+
+
+class SharedUnit(UnitShell):
+    """Several operators on one processing unit."""
+
+
+UNIT_CLASSES: dict[Rule | None, type[UnitShell]] = {
+    Rule.JOIN: JoinUnit,
+    Rule.KLEENE_UNARY: KleeneUnit,
+    Rule.KLEENE_BINARY: KleeneUnit,
+    Rule.NEGATION: NegationUnit,
+    None: SharedUnit,
+}
+
+
+@dataclass(frozen=True)
+class SinkSetup:
+    part: int
+    topology: Topology
+    form: EventFormat
+    limits: Limits
+    attempt: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SinkStatus:
+    matches: int
+    watermark_us: int
+    latency: LatencySummary
+
+
+class Sink(Shell):
+    """Collects the matches of one OR-free query."""
+
+    def __init__(self, setup: SinkSetup) -> None:
+        name = setup.topology.sink_names[setup.part]
+        super().__init__(name, name)
+        with self.working():
+            self._node = SinkNode(
+                setup.part, setup.topology, setup.form, limits=setup.limits, clock=time.time, attempt=setup.attempt
+            )
+
+    def deliver(self, message: Message) -> None:
+        with self.working():
+            self._node.receive(message)
+            if self._node.finished:
+                self.end()
+
+    def mark(self, marks: Marks) -> None:
+        with self.working():
+            self._node.mark(marks)
+
+    def matches(self) -> pa.Table:
+        """All matches, once the stream has ended."""
+        with self.working():
+            assert self._node.finished, "asked for the matches of a stream that goes on"
+            return self._node.table()
+
+    @ray.method(concurrency_group=CONTROL)
+    def watch(self) -> None:
+        self.watch_until_end()
+
+    @ray.method(concurrency_group=CONTROL)
+    def status(self) -> SinkStatus:
+        node = self._node
+        return SinkStatus(node.sink.rows, node.watermark_us, node.latency.histogram.summary())

@@ -1,0 +1,223 @@
+"""Deployment: the actors of a plan, from their creation to their end."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import ray
+from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
+
+from actors.emulation import Emulation
+from actors.group import Limits
+from actors.jit import is_interpreted
+from actors.ray_unit import UNIT_CLASSES, Sink, SinkSetup, UnitSetup, UnitStatus
+from cluster.placement import Placement, Places
+from costmodel.capacity import Capacity
+from decopa.errors import DecoPaError, DeployError
+from decopa.planning.plan import Rule
+from shuffler.events import EventFormat
+from shuffler.outbox import FlushPolicy
+from shuffler.pacing import Replay
+from shuffler.ray_links import DEFAULT_WINDOW, PeerFailed
+from shuffler.ray_shell import as_actor
+from shuffler.ray_shuffler import Shuffler, ShufflerSetup
+from shuffler.topology import Topology, UnitProcess
+
+#: How long to wait for the actor that failed to say so, once its peers have noticed.
+_CAUSE_PATIENCE_S = 5.0
+
+
+@dataclass(frozen=True)
+class RayOptions:
+    """How a plan runs on Ray. `batch_size` is events per batch at the shufflers; `window` is messages on their way
+    from one actor to another; `emulate` is the capacity per second that units pretend to have, by process name or,
+    under "", for all."""
+
+    shufflers: int = 1
+    batch_size: int = 32_768
+    policy: FlushPolicy = field(default_factory=FlushPolicy)
+    window: int = DEFAULT_WINDOW
+    placement: Placement = field(default_factory=Placement)
+    replay: Replay = field(default_factory=Replay)
+    emulate: Mapping[str, Capacity] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("shufflers", "batch_size", "window"):
+            if getattr(self, name) < 1:
+                raise DeployError(f"{name} must be at least 1, got {getattr(self, name)}")
+
+
+class Deployment:
+    """Context manager: inside, the actors run; afterwards none of them is left, nor their places."""
+
+    def __init__(self, topology: Topology, form: EventFormat, limits: Limits, options: RayOptions) -> None:
+        self.topology, self._form, self._limits, self._options = topology, form, limits, options
+        self._places: Places | None = None
+        self._namespace = f"decopa-{uuid.uuid4().hex[:12]}"
+        self.sinks: dict[str, Any] = {}
+        self.units: dict[str, Any] = {}
+        self.shufflers: dict[str, Any] = {}
+        self._watches: dict[Any, str] = {}
+
+    def __enter__(self) -> Deployment:
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    @property
+    def actors(self) -> dict[str, Any]:
+        return {**self.sinks, **self.units, **self.shufflers}
+
+    def _start(self) -> None:
+        self._places = places = Places(self.topology, self._options.placement)
+        topology, options = self.topology, self._options
+        for part, name in enumerate(topology.sink_names):
+            setup = SinkSetup(part, topology, self._form, self._limits)
+            self.sinks[name] = as_actor(Sink).options(name=name, namespace=self._namespace, num_cpus=0).remote(setup)
+        # Receivers first, since senders are given their handles.
+        for process in _receivers_first(topology):
+            settings = {**places.options(process.name), "name": process.name, "namespace": self._namespace}
+            self.units[process.name] = self._class_of(process).options(**settings).remote(self._unit_setup(process))
+        for number, name in enumerate(topology.shuffler_names):
+            shuffler = ShufflerSetup(
+                number,
+                topology,
+                self._form,
+                self._handles(name),
+                tuple(self.sinks.values()),
+                options.replay,
+                options.batch_size,
+                options.policy,
+                options.window,
+            )
+            settings = {**places.options(name), "name": name, "namespace": self._namespace}
+            self.shufflers[name] = as_actor(Shuffler).options(**settings).remote(shuffler)
+        self._watches = {actor.watch.remote(): name for name, actor in self.actors.items()}
+
+    def _unit_setup(self, process: UnitProcess) -> UnitSetup:
+        options = self._options
+        capacity = options.emulate.get(process.name, options.emulate.get(""))
+        return UnitSetup(
+            process.name,
+            self.title(process),
+            self.topology,
+            self._form,
+            self._handles(process.name),
+            self._limits,
+            options.policy,
+            options.window,
+            None if capacity is None else Emulation(capacity.for_window(1_000_000)),
+            is_interpreted(),
+        )
+
+    def _class_of(self, process: UnitProcess) -> Any:
+        plan = self.topology.plan.parts[process.part]
+        rules = {plan.rule(plan.operator(operator)) for operator, _ in process.units}
+        rule: Rule | None = rules.pop() if len(process.units) == 1 else None
+        return as_actor(UNIT_CLASSES[rule])
+
+    def title(self, process: UnitProcess) -> str:
+        """What a process is called in messages."""
+        plan = self.topology.plan.parts[process.part]
+        return ", ".join(
+            f"unit {number} of operator {plan.text(plan.operator(operator))}" for operator, number in process.units
+        )
+
+    def _handles(self, name: str) -> dict[str, Any]:
+        return {target: self.sinks.get(target) or self.units[target] for target in self.topology.outgoing(name)}
+
+    # ------------------------------------------------------------- while it runs
+
+    def wait_for(self, call: Any, timeout_s: float | None = None) -> bool:
+        """Waits for a call to an actor, or for `timeout_s`; says whether it is done. Raises if any actor fails."""
+        ready, _ = ray.wait([call, *self._watches], num_returns=1, timeout=timeout_s, fetch_local=False)
+        for one in ready:
+            if one in self._watches:
+                name = self._watches.pop(one)
+                self._check(one, name)
+                return self.wait_for(call, timeout_s)  # that actor has ended as it should
+            return True
+        return False
+
+    def result(self, call: Any, name: str) -> Any:
+        """What a call returned; a failure is told by its cause."""
+        return self._check(call, name)
+
+    def _check(self, call: Any, name: str) -> Any:
+        try:
+            return ray.get(call)
+        except (RayTaskError, RayActorError) as err:
+            raise self._cause(err, name) from None
+
+    def _cause(self, error: Exception, name: str) -> DecoPaError:
+        """The failure behind an error: where an actor failed because its peer did, the peer's."""
+        found = self._failure(error, name)
+        if not isinstance(found, PeerFailed):
+            return found
+        waiting = list(self._watches)
+        while waiting:
+            ready, waiting = ray.wait(waiting, num_returns=1, timeout=_CAUSE_PATIENCE_S)
+            if not ready:
+                break
+            try:
+                ray.get(ready[0])
+            except (RayTaskError, RayActorError) as err:
+                other = self._failure(err, self._watches[ready[0]])
+                if not isinstance(other, PeerFailed):
+                    return other
+        return found
+
+    def _failure(self, error: Exception, name: str) -> DecoPaError:
+        if isinstance(error, RayTaskError):
+            cause = error.cause
+            return cause if isinstance(cause, DecoPaError) else DeployError(f"{name} failed: {cause}")
+        process = next((one for one in self.topology.units if one.name == name), None)
+        title = name if process is None else f"{self.title(process)} ({name})"
+        return DeployError(
+            f"{title} died: {_first_line(error)}; the run was stopped and nothing was written: run it again, and if "
+            "memory was short use more units or a smaller --max-state-mb"
+        )
+
+    def statuses(self) -> list[UnitStatus]:
+        """What every unit's process did so far."""
+        return list(ray.get([unit.status.remote() for unit in self.units.values()]))
+
+    def stop(self) -> None:
+        for actor in self.actors.values():
+            ray.kill(actor, no_restart=True)
+        self.sinks, self.units, self.shufflers, self._watches = {}, {}, {}, {}
+        if self._places is not None:
+            self._places.release()
+            self._places = None
+
+
+def _receivers_first(topology: Topology) -> list[UnitProcess]:
+    by_name = {process.name: process for process in topology.units}
+    done: dict[str, UnitProcess] = {}
+
+    def add(name: str) -> None:
+        if name in done or name not in by_name:
+            return
+        for target in topology.outgoing(name):
+            add(target)
+        done[name] = by_name[name]
+
+    for name in by_name:
+        add(name)
+    return list(done.values())
+
+
+def _first_line(error: Exception) -> str:
+    if isinstance(error, GetTimeoutError):
+        return "it did not answer"
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,115 @@
+"""Blocks of events on their way to the shufflers."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from shuffler.columns import Place, timestamps_us
+from shuffler.events import EventFormat
+from shuffler.source import Block, TraceSource
+
+#: Events in a block; a shuffler has two at a time.
+BLOCK_ROWS = 131_072
+#: A live stream that brings nothing for this long has paused: what waits in outboxes is passed on.
+PAUSE_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class FeedBlock:
+    """Events in time order: an Arrow stream as bytes, or a reference to a table in Ray's object store."""
+
+    content: Any
+    rows: int
+    place: Place
+    first_ts: int
+
+
+class BlockSource(Protocol):
+    """Events of one format, in time order."""
+
+    @property
+    def format(self) -> EventFormat: ...
+
+    def feed_blocks(self, attributes: Collection[str]) -> Iterator[FeedBlock | None]:
+        """The blocks; None stands for a pause."""
+        ...
+
+
+class TraceBlocks:
+    """A trace or live stream that this process reads."""
+
+    def __init__(self, source: TraceSource) -> None:
+        self._source = source
+
+    @property
+    def format(self) -> EventFormat:
+        return self._source.format
+
+    def feed_blocks(self, attributes: Collection[str]) -> Iterator[FeedBlock | None]:
+        blocks = self._source.blocks(attributes, BLOCK_ROWS)
+        for block in blocks if self._source.row_count is not None else _with_pauses(blocks):
+            yield None if block is None else self._packed(block)
+
+    def _packed(self, block: Block) -> FeedBlock:
+        ts = self._source.format.columns.ts
+        first = timestamps_us(block.rows.column(ts).slice(0, 1), ts, block.place)
+        return FeedBlock(_stream_of(block.rows), block.rows.num_rows, block.place, int(first[0]))
+
+
+def _stream_of(rows: pa.RecordBatch) -> pa.Buffer:
+    """The rows as an Arrow stream: unlike a pickled slice it holds nothing but them."""
+    stream = pa.BufferOutputStream()
+    with pa.ipc.new_stream(stream, rows.schema) as writer:
+        writer.write_batch(rows)
+    return stream.getvalue()
+
+
+def _with_pauses(blocks: Iterator[Block]) -> Iterator[Block | None]:
+    """The blocks as they come, with one None whenever the next one takes a while."""
+    arrived: queue.Queue[Block | BaseException | None] = queue.Queue(maxsize=2)
+    stopped = threading.Event()
+
+    def put(item: Block | BaseException | None) -> None:
+        while not stopped.is_set():
+            try:
+                arrived.put(item, timeout=0.5)
+                return
+            except queue.Full:
+                continue
+
+    def read() -> None:
+        try:
+            for block in blocks:
+                put(block)
+                if stopped.is_set():
+                    return
+            put(None)
+        except BaseException as err:
+            put(err)
+
+    reader = threading.Thread(target=read, name="decopa-reader", daemon=True)
+    reader.start()
+    paused = False
+    try:
+        while True:
+            try:
+                item = arrived.get(timeout=PAUSE_S)
+            except queue.Empty:
+                if not paused:
+                    paused = True
+                    yield None
+                continue
+            paused = False
+            if item is None:
+                return
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        stopped.set()

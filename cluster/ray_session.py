@@ -1,0 +1,76 @@
+"""A Ray to run on: the one this program is connected to, the cluster that was named, or one started here.
+
+A Ray that is started here listens on loopback only, and is given as many logical CPUs as the plan has units: they are
+places for actors, not promises of speed. Every private call to Ray lives in `cluster/`, with its reason.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import ray
+
+from cluster.spark.java import prepare_java
+from decopa.errors import DeployError
+
+
+@contextmanager
+def ray_session(*, address: str | None = None, cpus: int = 1, dashboard: bool = True) -> Iterator[str | None]:
+    """Connects to Ray or starts one, and yields the dashboard's address; what was started here is stopped again.
+
+    `address` names a cluster ("auto" for the one on this machine); RAY_ADDRESS does the same. Without either a Ray is
+    started here, unless this program has one already.
+    """
+    if ray.is_initialized():
+        yield _dashboard()
+        return
+    if address is None and not os.environ.get("RAY_ADDRESS"):
+        _start(cpus, dashboard=dashboard)
+    else:
+        _connect(address)
+    try:
+        yield _dashboard()
+    finally:
+        ray.shutdown()
+
+
+def _start(cpus: int, *, dashboard: bool) -> None:
+    prepare_java()  # Ray's processes hand its settings on to Java workers, so they come first
+    with _quietly():
+        ray.init(
+            num_cpus=max(cpus, os.cpu_count() or 1),
+            include_dashboard=dashboard,
+            dashboard_host="127.0.0.1",
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
+
+
+def _connect(address: str | None) -> None:
+    with _quietly():
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        except (ConnectionError, ValueError, RuntimeError) as err:
+            named = address or os.environ.get("RAY_ADDRESS")
+            raise DeployError(
+                f"no Ray cluster answers at '{named}': {str(err).splitlines()[0]}; check the address, start one with "
+                "`ray start --head` or `ray up`, or leave out --address to start one here"
+            ) from err
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """What Ray and its dependencies warn of while they start is not the user's to mend."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _dashboard() -> str | None:
+    """The dashboard's address; Ray's public context tells it only to whoever called `init`."""
+    url = ray._private.worker.get_dashboard_url()  # type: ignore[no-untyped-call]
+    return f"http://{url}" if url else None

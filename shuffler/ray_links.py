@@ -1,0 +1,86 @@
+"""RayLinks: channels from one actor to others. A call carries a message; its return is the acknowledgement."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+import ray
+from ray.exceptions import ActorUnavailableError, RayActorError, RayTaskError
+
+from decopa.errors import DeployError
+from shuffler.channel import Message, OutgoingChannel
+
+#: Messages that may be on their way to one receiver; at two, one is worked on while the next one arrives.
+DEFAULT_WINDOW = 4
+#: How long to wait before messages of unknown fate are sent again; each try doubles it.
+_RETRY_AFTER_S = 0.2
+_RETRIES = 6
+
+
+class PeerFailed(DeployError):
+    """The receiver is gone or has failed; what went wrong there is told by the receiver, or by who watches it."""
+
+
+class RayLinks:
+    """Sends messages to other actors, at most `window` unacknowledged ones to each; waits for credit otherwise."""
+
+    def __init__(self, process: str, handles: Mapping[str, Any], *, window: int, attempt: int) -> None:
+        self._handles = handles
+        self._channels = {target: OutgoingChannel(process, window=window, attempt=attempt) for target in handles}
+        self._calls: dict[str, deque[tuple[int, Any]]] = {target: deque() for target in handles}
+        #: Time spent waiting for credit.
+        self.waited_s = 0.0
+
+    @property
+    def in_flight(self) -> int:
+        return sum(channel.in_flight for channel in self._channels.values())
+
+    def send(self, target: str, message: Message) -> None:
+        channel = self._channels[target]
+        while not channel.has_credit:
+            self._settle(target)
+        self._call(target, channel.stamp(message))
+
+    def wait_for_all(self) -> None:
+        """Returns when everything that was sent has been received and worked on."""
+        for target, calls in self._calls.items():
+            while calls:
+                self._settle(target)
+
+    def _call(self, target: str, message: Message) -> None:
+        self._calls[target].append((message.sequence, self._handles[target].deliver.remote(message)))
+
+    def _settle(self, target: str) -> None:
+        """Waits for the acknowledgement of the oldest message to a receiver."""
+        started = time.perf_counter()
+        sequence, call = self._calls[target].popleft()
+        try:
+            ray.get(call)
+        except ActorUnavailableError:
+            self._resend(target)
+        except (RayActorError, RayTaskError) as err:
+            raise PeerFailed(f"{target} has failed") from err
+        else:
+            self._channels[target].acknowledge(sequence)
+        finally:
+            self.waited_s += time.perf_counter() - started
+
+    def _resend(self, target: str) -> None:
+        """Whether the receiver got its messages is unknown; it drops those that it did get."""
+        channel, calls = self._channels[target], self._calls[target]
+        for retry in range(_RETRIES):
+            calls.clear()
+            time.sleep(_RETRY_AFTER_S * 2**retry)
+            try:
+                for message in channel.unacknowledged():
+                    ray.get(self._handles[target].deliver.remote(message))
+                    channel.acknowledge(message.sequence)
+            except ActorUnavailableError:
+                continue
+            except (RayActorError, RayTaskError) as err:
+                raise PeerFailed(f"{target} has failed") from err
+            return
+        raise PeerFailed(f"{target} could not be reached in {_RETRIES} tries")

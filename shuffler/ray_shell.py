@@ -1,0 +1,65 @@
+"""What all actors of a run share: they know their failure, and whoever watches them learns of it at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import ray
+
+from decopa.errors import DecoPaError, DeployError
+from shuffler.ray_links import PeerFailed
+
+#: Watching and asking for reports must not wait behind messages.
+CONTROL = "control"
+CONCURRENCY_GROUPS = {CONTROL: 2}
+
+
+def as_actor(shell: type[Shell]) -> Any:
+    """The actor class of a shell; actors are not typed, and Ray's stubs do not know concurrency groups."""
+    return ray.remote(concurrency_groups=CONCURRENCY_GROUPS)(shell)  # type: ignore[call-overload]
+
+
+class Shell:
+    """Base of the actors. A failure is kept: later messages meet it again, and `watch` ends with it."""
+
+    def __init__(self, name: str, title: str) -> None:
+        self.name, self._title = name, title
+        self._ended = threading.Event()
+        self._failure: DecoPaError | None = None
+
+    def __repr__(self) -> str:
+        return self.name
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Around everything that can fail: names the process in what went wrong."""
+        if self._failure is not None:
+            raise self._failure
+        try:
+            yield
+        except PeerFailed as err:
+            self._fail(err)
+            raise
+        except DecoPaError as err:  # says what is wrong and where already
+            self._fail(err)
+            raise
+        except Exception as err:
+            failure = DeployError(f"{self._title} failed: {type(err).__name__}: {err}")
+            self._fail(failure)
+            raise failure from err
+
+    def _fail(self, failure: DecoPaError) -> None:
+        self._failure = failure
+        self._ended.set()
+
+    def watch_until_end(self) -> None:
+        """Returns when the run is over for this actor; raises what made it fail."""
+        self._ended.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    def end(self) -> None:
+        self._ended.set()
