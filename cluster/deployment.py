@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import ray
@@ -14,40 +12,18 @@ from actors.emulation import Emulation
 from actors.group import Limits
 from actors.jit import is_interpreted
 from actors.ray_unit import UNIT_CLASSES, Sink, SinkSetup, UnitSetup, UnitStatus
-from cluster.placement import Placement, Places
-from costmodel.capacity import Capacity
+from cluster.options import RayOptions
+from cluster.placement import Places
 from decopa.errors import DecoPaError, DeployError
 from decopa.planning.plan import Rule
 from shuffler.events import EventFormat
-from shuffler.outbox import FlushPolicy
-from shuffler.pacing import Replay
-from shuffler.ray_links import DEFAULT_WINDOW, PeerFailed
+from shuffler.ray_links import PeerFailed
 from shuffler.ray_shell import as_actor
 from shuffler.ray_shuffler import Shuffler, ShufflerSetup
 from shuffler.topology import Topology, UnitProcess
 
 #: How long to wait for the actor that failed to say so, once its peers have noticed.
 _CAUSE_PATIENCE_S = 5.0
-
-
-@dataclass(frozen=True)
-class RayOptions:
-    """How a plan runs on Ray. `batch_size` is events per batch at the shufflers; `window` is messages on their way
-    from one actor to another; `emulate` is the capacity per second that units pretend to have, by process name or,
-    under "", for all."""
-
-    shufflers: int = 1
-    batch_size: int = 32_768
-    policy: FlushPolicy = field(default_factory=FlushPolicy)
-    window: int = DEFAULT_WINDOW
-    placement: Placement = field(default_factory=Placement)
-    replay: Replay = field(default_factory=Replay)
-    emulate: Mapping[str, Capacity] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for name in ("shufflers", "batch_size", "window"):
-            if getattr(self, name) < 1:
-                raise DeployError(f"{name} must be at least 1, got {getattr(self, name)}")
 
 
 class Deployment:

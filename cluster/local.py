@@ -20,8 +20,6 @@ from decopa.query.binding import bind
 from shuffler.codecs import needed_attributes
 from shuffler.source import TraceSource
 
-__all__ = ["DEFAULT_BATCH_SIZE", "Limits", "LocalRuntime", "OperatorReport"]
-
 #: Events per batch: long enough to make the work per batch negligible, short enough to stay in the cache.
 DEFAULT_BATCH_SIZE = 65_536
 

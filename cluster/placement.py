@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import ray
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from cluster.options import Placement
 from decopa.errors import DeployError
 from shuffler.topology import Topology
 
-STRATEGIES = ("SPREAD", "PACK", "STRICT_SPREAD", "STRICT_PACK")
 #: How long to wait for places that others hold.
 PATIENCE_S = 60.0
-
-
-@dataclass(frozen=True)
-class Placement:
-    """`strategy` is Ray's; `pins` puts processes, by name or by the operator in it, on nodes, by address."""
-
-    strategy: str = "SPREAD"
-    pins: Mapping[str, str] | None = None
-
-    def __post_init__(self) -> None:
-        if self.strategy not in STRATEGIES:
-            raise DeployError(f"unknown placement '{self.strategy}'; known: {', '.join(STRATEGIES)}")
 
 
 def places_needed(topology: Topology) -> int:

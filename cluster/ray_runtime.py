@@ -15,8 +15,9 @@ from actors.group import Limits
 from actors.latency import LatencySummary
 from actors.ray_unit import SinkStatus, UnitStatus
 from actors.reports import OperatorReport, operator_report
-from cluster.deployment import Deployment, RayOptions
+from cluster.deployment import Deployment
 from cluster.feeding import BlockSource
+from cluster.options import RayOptions
 from decopa.planning.plan import Plan
 from decopa.planning.validate import check_structure
 from decopa.query.binding import bind

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cluster.local import Limits
+    from actors.group import Limits
     from costmodel.capacity import Capacity
     from costmodel.statistics import Statistics
     from decopa.api import RunResult, make_plan, plan, run, run_detailed
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 _HOME = {
-    "Limits": "cluster.local",
+    "Limits": "actors.group",
     "RunResult": "decopa.api",
     "Capacity": "costmodel.capacity",
     "Statistics": "costmodel.statistics",

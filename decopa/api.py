@@ -5,11 +5,15 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from cluster.local import DEFAULT_BATCH_SIZE, Limits, LocalRuntime, OperatorReport
+from actors.group import Limits
+from actors.latency import LatencySummary
+from actors.reports import OperatorReport
+from cluster.local import DEFAULT_BATCH_SIZE, LocalRuntime
 from costmodel.capacity import Capacity
 from costmodel.statistics import Statistics
 from costmodel.throughput import Reading
@@ -24,24 +28,33 @@ from decopa.query.binding import missing_types
 from decopa.query.parser import parse_workload
 from decopa.query.query import Query
 from decopa.results import result_table
-from shuffler.source import Events, TraceColumns, TraceSource, open_trace
+from shuffler.source import DEFAULT_LATENESS, Events, Lateness, TraceColumns, TraceSource, open_trace
+
+if TYPE_CHECKING:
+    from cluster.options import RayOptions
 
 #: `left-deep` needs no statistics; the others measure the trace unless statistics are given.
 STRATEGIES = ("left-deep", *COST_BASED)
-RUNTIMES = ("local",)
+RUNTIMES = ("local", "ray")
 DEFAULT_COLUMNS = TraceColumns()
 DEFAULT_LIMITS = Limits()
 #: One core of a common server, by `scripts/bench_engine`, rounded down; planning needs only their ratio to be right.
 DEFAULT_CAPACITY = Capacity.per_second(max_ingestion=2e6, max_comparisons=1e8)
 
 QueryLike = str | Query | Sequence[Query]
+#: Told events and matches so far.
+Progress = Callable[[int, int], None]
 #: Of all queries, or one for each.
 StatisticsLike = Statistics | Sequence[Statistics]
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """The matches of a run and what it took to find them."""
+    """The matches of a run and what it took to find them.
+
+    `seconds` are those of the run itself, without opening, measuring, planning and starting. `statistics` are those
+    the plan was made with, one for each query, if any. Latency is measured on Ray only.
+    """
 
     matches: pa.Table
     events: int
@@ -49,6 +62,10 @@ class RunResult:
     seconds: float
     operators: tuple[OperatorReport, ...]
     notices: tuple[str, ...]
+    plan: Plan
+    statistics: tuple[Statistics, ...] = ()
+    latency: LatencySummary = field(default_factory=LatencySummary)
+    dashboard: str | None = None
 
 
 def run(
@@ -66,11 +83,15 @@ def run(
     columns: TraceColumns = DEFAULT_COLUMNS,
     assume_sorted: bool = False,
     nan_as_null: bool = False,
+    lateness: Lateness = DEFAULT_LATENESS,
+    ray: RayOptions | None = None,
 ) -> pa.Table:
     """Every match of the query in the events, one row each, in canonical order.
 
     Columns: `query`, `start_ts`, `end_ts`, one per alias with the event id (a list of ids for a KL alias), and the
     RETURN attributes as `alias.attribute`. `events` is a pyarrow Table, a path, or an iterable of RecordBatches.
+    With runtime "ray" the plan's units are Ray actors: on the Ray that this program is connected to, at RAY_ADDRESS, or
+    on one that is started for the run.
 
     >>> trace = pa.table({"id": [1, 2], "ts": [0, 5], "type": ["A", "B"]})
     >>> run("PATTERN SEQ(A a, B b) WITHIN 10 us", trace).select(["a", "b"]).to_pylist()
@@ -90,6 +111,8 @@ def run(
         columns=columns,
         assume_sorted=assume_sorted,
         nan_as_null=nan_as_null,
+        lateness=lateness,
+        ray=ray,
     ).matches
 
 
@@ -108,8 +131,10 @@ def run_detailed(
     columns: TraceColumns = DEFAULT_COLUMNS,
     assume_sorted: bool = False,
     nan_as_null: bool = False,
+    lateness: Lateness = DEFAULT_LATENESS,
+    ray: RayOptions | None = None,
     require_types: bool = False,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
     interleaving: random.Random | None = None,
 ) -> RunResult:
     """As `run`, with counters. With `require_types` a type of the query that never occurs is an error, else a notice.
@@ -123,9 +148,11 @@ def run_detailed(
     if strategy not in STRATEGIES:
         raise PlanError(f"unknown strategy '{strategy}'{did_you_mean(strategy, STRATEGIES)}")
     source = events if isinstance(events, TraceSource) else open_trace(
-        events, columns=columns, assume_sorted=assume_sorted, nan_as_null=nan_as_null
+        events, columns=columns, assume_sorted=assume_sorted, nan_as_null=nan_as_null, lateness=lateness
     )  # fmt: skip
+    told = len(source.notices)  # more may come while it runs
     notices = [*source.notices, *_absent_types(queries, source, required=require_types)]
+    used: tuple[Statistics, ...] = ()
     if plan is None and strategy != "left-deep":
         if statistics is None:
             estimates = measure(queries, source)
@@ -133,7 +160,27 @@ def run_detailed(
             notices += [notice for one in estimates for notice in one.notices]
         planned = plan_workload(queries, statistics, capacity, units=units, strategy=strategy)
         plan, notices = planned.plan, [*notices, *planned.notices]
+    if statistics is not None:
+        used = (statistics,) * len(queries) if isinstance(statistics, Statistics) else tuple(statistics)
     plan = make_plan(queries, units=units) if plan is None else _fitting(plan, queries)
+    if runtime == "ray":
+        if interleaving is not None:
+            raise DecoPaError("interleaving is drawn in the local runtime only")
+        result = _run_on_ray(queries, plan, source, limits, ray, batch_size, progress)
+    else:
+        result = _run_here(queries, plan, source, limits, batch_size, progress, interleaving)
+    return replace(result, statistics=used, notices=(*notices, *source.notices[told:]))
+
+
+def _run_here(
+    queries: Sequence[Query],
+    plan: Plan,
+    source: TraceSource,
+    limits: Limits,
+    batch_size: int | None,
+    progress: Progress | None,
+    interleaving: random.Random | None,
+) -> RunResult:
     started = time.perf_counter()
     local = LocalRuntime(
         plan, source, batch_size=batch_size or DEFAULT_BATCH_SIZE, limits=limits, interleaving=interleaving
@@ -141,8 +188,48 @@ def run_detailed(
     local.run(progress)
     matches = result_table(queries, [sink.table() for sink in local.sinks])
     reports = local.reports()
-    comparisons = sum(report.comparisons for report in reports)
-    return RunResult(matches, local.events, comparisons, time.perf_counter() - started, reports, tuple(notices))
+    return RunResult(matches, local.events, _comparisons(reports), time.perf_counter() - started, reports, (), plan)
+
+
+def _run_on_ray(
+    queries: Sequence[Query],
+    plan: Plan,
+    source: TraceSource,
+    limits: Limits,
+    options: RayOptions | None,
+    batch_size: int | None,
+    progress: Progress | None,
+) -> RunResult:
+    # Imported here because Ray takes a second, and who runs locally should not wait for it.
+    from cluster.feeding import TraceBlocks
+    from cluster.options import RayOptions
+    from cluster.placement import places_needed
+    from cluster.ray_runtime import RayRuntime
+    from cluster.ray_session import ray_session
+
+    options = options or RayOptions()
+    if batch_size is not None:
+        options = replace(options, batch_size=batch_size)
+    runtime = RayRuntime(plan, TraceBlocks(source), limits=limits, options=options)
+    with ray_session(address=options.address, cpus=places_needed(runtime.topology)) as dashboard:
+        found = runtime.run(progress)
+        matches = result_table(queries, found.matches)
+    comparisons = _comparisons(found.operators)
+    return RunResult(
+        matches,
+        found.events,
+        comparisons,
+        found.seconds,
+        found.operators,
+        (),
+        plan,
+        latency=found.latency,
+        dashboard=dashboard,
+    )
+
+
+def _comparisons(reports: Sequence[OperatorReport]) -> int:
+    return sum(report.comparisons for report in reports)
 
 
 def plan(

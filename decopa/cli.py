@@ -20,7 +20,7 @@ from decopa.arguments import make_parser
 from decopa.errors import DecoPaError, PlanError, QueryError, StatisticsError
 
 if TYPE_CHECKING:
-    from cluster.local import Limits
+    from actors.group import Limits
     from costmodel.capacity import Capacity
     from costmodel.statistics import Statistics
     from costmodel.throughput import Reading

@@ -13,8 +13,6 @@ from ray.exceptions import ActorUnavailableError, RayActorError, RayTaskError
 from decopa.errors import DeployError
 from shuffler.channel import Message, OutgoingChannel
 
-#: Messages that may be on their way to one receiver; at two, one is worked on while the next one arrives.
-DEFAULT_WINDOW = 4
 #: How long to wait before messages of unknown fate are sent again; each try doubles it.
 _RETRY_AFTER_S = 0.2
 _RETRIES = 6

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 import decopa
-from cluster.local import Limits, LocalRuntime
+from actors.group import Limits
+from cluster.local import LocalRuntime
 from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan
 from scripts.benchmarks.workload import Workload

@@ -1,0 +1,48 @@
+"""How a plan runs on Ray. Plain data: nothing here imports Ray."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from costmodel.capacity import Capacity
+from decopa.errors import DeployError
+from shuffler.outbox import FlushPolicy
+from shuffler.pacing import Replay
+
+PLACEMENTS = ("SPREAD", "PACK", "STRICT_SPREAD", "STRICT_PACK")
+#: Messages that may be on their way to one receiver; at two, one is worked on while the next one arrives.
+DEFAULT_WINDOW = 4
+
+
+@dataclass(frozen=True)
+class Placement:
+    """`strategy` is Ray's; `pins` puts processes, by name or by the operator in it, on nodes, by address."""
+
+    strategy: str = "SPREAD"
+    pins: Mapping[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.strategy not in PLACEMENTS:
+            raise DeployError(f"unknown placement '{self.strategy}'; known: {', '.join(PLACEMENTS)}")
+
+
+@dataclass(frozen=True)
+class RayOptions:
+    """How a plan runs on Ray. `batch_size` is events per batch at the shufflers; `window` is messages on their way
+    from one actor to another; `emulate` is the capacity per second that units pretend to have, by process name or,
+    under "", for all. `address` names a Ray cluster to connect to, if this program is not connected yet."""
+
+    address: str | None = None
+    shufflers: int = 1
+    batch_size: int = 32_768
+    policy: FlushPolicy = field(default_factory=FlushPolicy)
+    window: int = DEFAULT_WINDOW
+    placement: Placement = field(default_factory=Placement)
+    replay: Replay = field(default_factory=Replay)
+    emulate: Mapping[str, Capacity] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("shufflers", "batch_size", "window"):
+            if getattr(self, name) < 1:
+                raise DeployError(f"{name} must be at least 1, got {getattr(self, name)}")
