@@ -8,7 +8,6 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
-import pyarrow as pa
 
 from actors.group import Limits, UnitGroup
 from actors.latency import LatencyMeter
@@ -85,6 +84,11 @@ class UnitNode:
         """How far the units have come: no later row that they send ends before this."""
         return min(unit.output_watermark_us for unit in self._group.units.values())
 
+    @property
+    def lag_us(self) -> int | None:
+        """Event time between the newest input and the watermark; None while either is not known."""
+        return _lag_us(max(unit.newest_input_us for unit in self._group.units.values()), self.watermark_us)
+
     def reports(self) -> tuple[UnitReport, ...]:
         return unit_reports(self._group.units, self._copy)
 
@@ -111,6 +115,8 @@ class SinkNode:
         self._clock = clock
         self.sink = MatchSink(bound, layout, form, self._strings)
         self.latency = LatencyMeter()
+        #: All matches that ever came.
+        self.received = 0
 
     def receive(self, message: Message) -> None:
         for ready in self._channels[message.sender].accept(message):
@@ -124,6 +130,7 @@ class SinkNode:
 
     def _add(self, rows: Batch) -> None:
         self.latency.matches(rows.columns[self._end], self._clock())
+        self.received += rows.length
         self.sink.add(rows)
         check_limit(self.sink.rows, self._limits.max_matches, self._title)
 
@@ -137,8 +144,17 @@ class SinkNode:
         return min(self._watermarks.values())
 
     @property
+    def lag_us(self) -> int | None:
+        """Event time between the newest event that a shuffler has taken up and the watermark, as in `UnitNode`."""
+        return _lag_us(self.latency.newest_ts, self.watermark_us)
+
+    @property
     def finished(self) -> bool:
         return self.watermark_us == END_OF_STREAM
 
-    def table(self) -> pa.Table:
-        return self.sink.table()
+
+def _lag_us(newest_us: int, watermark_us: int) -> int | None:
+    if watermark_us == END_OF_STREAM:
+        return 0
+    # A sender that has ended does not tell how far the others could be.
+    return None if watermark_us == NOTHING_YET or newest_us == END_OF_STREAM else max(newest_us - watermark_us, 0)

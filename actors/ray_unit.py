@@ -18,6 +18,7 @@ from actors.emulation import Emulation
 from actors.group import Limits
 from actors.jit import interpreted
 from actors.latency import LatencySummary
+from actors.metrics import SinkMetrics, UnitMetrics
 from actors.node import SinkNode, UnitNode
 from actors.reports import UnitReport
 from decopa.planning.plan import Rule
@@ -26,6 +27,7 @@ from shuffler.events import EventFormat
 from shuffler.node import Marks
 from shuffler.outbox import FlushPolicy
 from shuffler.ray_links import RayLinks
+from shuffler.ray_metrics import Publisher
 from shuffler.ray_shell import CONTROL, Shell
 from shuffler.topology import Topology
 
@@ -45,6 +47,7 @@ class UnitSetup:
     emulation: Emulation | None = None
     interpret: bool = False
     attempt: int = 0
+    metrics: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,7 @@ class UnitStatus:
     waited_s: float
     in_flight: int
     watermark_us: int
+    lag_us: int | None = None
 
 
 class UnitShell(Shell):
@@ -78,6 +82,7 @@ class UnitShell(Shell):
                 clock=time.monotonic,
                 attempt=setup.attempt,
             )
+        self._metrics = Publisher(UnitMetrics(setup.name, self._links, self._status).show) if setup.metrics else None
 
     def deliver(self, message: Message) -> None:
         with self.working(), self._mode():
@@ -88,12 +93,22 @@ class UnitShell(Shell):
                 busy_s = self._emulation.spend(self._node.reports(), busy_s)
             self._busy_s += busy_s
 
+    def settle(self) -> None:
+        """Returns when everything that was sent has been received and worked on."""
+        with self.working():
+            self._links.wait_for_all()
+
     @ray.method(concurrency_group=CONTROL)
     def watch(self) -> None:
         self.watch_until_end()
 
     @ray.method(concurrency_group=CONTROL)
     def status(self) -> UnitStatus:
+        if self._metrics is not None:
+            self._metrics.publish()
+        return self._status()
+
+    def _status(self) -> UnitStatus:
         return UnitStatus(
             self.name,
             self._node.reports(),
@@ -101,6 +116,7 @@ class UnitShell(Shell):
             self._links.waited_s,
             self._links.in_flight,
             self._node.watermark_us,
+            self._node.lag_us,
         )
 
     def _mode(self) -> contextlib.AbstractContextManager[None]:
@@ -139,6 +155,7 @@ class SinkSetup:
     form: EventFormat
     limits: Limits
     attempt: int = 0
+    metrics: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +175,7 @@ class Sink(Shell):
             self._node = SinkNode(
                 setup.part, setup.topology, setup.form, limits=setup.limits, clock=time.time, attempt=setup.attempt
             )
+        self._metrics = Publisher(SinkMetrics(self._node).show) if setup.metrics else None
 
     def deliver(self, message: Message) -> None:
         with self.working():
@@ -169,11 +187,10 @@ class Sink(Shell):
         with self.working():
             self._node.mark(marks)
 
-    def matches(self) -> pa.Table:
-        """All matches, once the stream has ended."""
+    def take(self) -> pa.Table:
+        """The matches that came since the last call, in canonical order."""
         with self.working():
-            assert self._node.finished, "asked for the matches of a stream that goes on"
-            return self._node.table()
+            return self._node.sink.take()
 
     @ray.method(concurrency_group=CONTROL)
     def watch(self) -> None:
@@ -181,5 +198,7 @@ class Sink(Shell):
 
     @ray.method(concurrency_group=CONTROL)
     def status(self) -> SinkStatus:
+        if self._metrics is not None:
+            self._metrics.publish()
         node = self._node
         return SinkStatus(node.sink.rows, node.watermark_us, node.latency.histogram.summary())

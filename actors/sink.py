@@ -82,6 +82,12 @@ class MatchSink:
             parts.append(self._ordered(_Segment.joined(self._open) if self._open else self._nothing()))
         return pa.Table.from_batches(parts)
 
+    def take(self) -> pa.Table:
+        """As `table`, and forgets them: what comes later is counted anew."""
+        matches = self.table()
+        self._settled, self._open, self.rows = [], [], 0
+        return matches
+
     def _ordered(self, segment: _Segment) -> pa.RecordBatch:
         keys = [key for alias in self.aliases for key in segment.ids[alias].sort_keys()]
         # Among matches that end together, a later start is a smaller distance to it: fewer bits to sort by.

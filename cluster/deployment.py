@@ -57,10 +57,10 @@ class Deployment:
         self._places = places = Places(self.topology, self._options.placement)
         topology, options = self.topology, self._options
         for part, name in enumerate(topology.sink_names):
-            setup = SinkSetup(part, topology, self._form, self._limits)
+            setup = SinkSetup(part, topology, self._form, self._limits, metrics=options.metrics)
             self.sinks[name] = as_actor(Sink).options(name=name, namespace=self._namespace, num_cpus=0).remote(setup)
         # Receivers first, since senders are given their handles.
-        for process in _receivers_first(topology):
+        for process in receivers_first(topology):
             settings = {**places.options(process.name), "name": process.name, "namespace": self._namespace}
             self.units[process.name] = self._class_of(process).options(**settings).remote(self._unit_setup(process))
         for number, name in enumerate(topology.shuffler_names):
@@ -74,6 +74,7 @@ class Deployment:
                 options.batch_size,
                 options.policy,
                 options.window,
+                metrics=options.metrics,
             )
             settings = {**places.options(name), "name": name, "namespace": self._namespace}
             self.shufflers[name] = as_actor(Shuffler).options(**settings).remote(shuffler)
@@ -93,6 +94,7 @@ class Deployment:
             options.window,
             None if capacity is None else Emulation(capacity.for_window(1_000_000)),
             is_interpreted(),
+            metrics=options.metrics,
         )
 
     def _class_of(self, process: UnitProcess) -> Any:
@@ -163,6 +165,10 @@ class Deployment:
             "memory was short use more units or a smaller --max-state-mb"
         )
 
+    def senders_first(self) -> list[str]:
+        """The units' processes, each after all that send to it."""
+        return [process.name for process in reversed(receivers_first(self.topology))]
+
     def statuses(self) -> list[UnitStatus]:
         """What every unit's process did so far."""
         return list(ray.get([unit.status.remote() for unit in self.units.values()]))
@@ -176,7 +182,7 @@ class Deployment:
             self._places = None
 
 
-def _receivers_first(topology: Topology) -> list[UnitProcess]:
+def receivers_first(topology: Topology) -> list[UnitProcess]:
     by_name = {process.name: process for process in topology.units}
     done: dict[str, UnitProcess] = {}
 

@@ -31,7 +31,8 @@ class Placement:
 class RayOptions:
     """How a plan runs on Ray. `batch_size` is events per batch at the shufflers; `window` is messages on their way
     from one actor to another; `emulate` is the capacity per second that units pretend to have, by process name or,
-    under "", for all. `address` names a Ray cluster to connect to, if this program is not connected yet."""
+    under "", for all. `metrics` shows what actors do to Prometheus, see docs/profiling.md. `address` names a Ray
+    cluster to connect to, if this program is not connected yet."""
 
     address: str | None = None
     shufflers: int = 1
@@ -41,6 +42,7 @@ class RayOptions:
     placement: Placement = field(default_factory=Placement)
     replay: Replay = field(default_factory=Replay)
     emulate: Mapping[str, Capacity] = field(default_factory=dict)
+    metrics: bool = True
 
     def __post_init__(self) -> None:
         for name in ("shufflers", "batch_size", "window"):

@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
-import ray
 
 from actors.group import Limits
 from actors.latency import LatencySummary
-from actors.ray_unit import SinkStatus, UnitStatus
+from actors.ray_unit import UnitStatus
 from actors.reports import OperatorReport, operator_report
 from cluster.deployment import Deployment
 from cluster.feeding import BlockSource
 from cluster.options import RayOptions
+from cluster.session import Progress, Session
 from decopa.planning.plan import Plan
 from decopa.planning.validate import check_structure
 from decopa.query.binding import bind
 from shuffler.codecs import needed_attributes
-from shuffler.node import ReplayStart
 from shuffler.topology import Topology
-
-#: Blocks at one shuffler: one that it works on and one that waits.
-_BLOCKS_IN_FLIGHT = 2
-_PROGRESS_EVERY_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -52,97 +44,29 @@ class RayRuntime:
         schema = source.format.schema
         self._attributes = needed_attributes([bind(part.query, schema) for part in plan.parts], schema)
 
-    def run(self, progress: Callable[[int, int], None] | None = None) -> RayRun:
+    def run(self, progress: Progress | None = None) -> RayRun:
         with Deployment(self.topology, self._source.format, self._limits, self._options) as deployment:
-            return _Run(deployment, progress).through(self._source, self._attributes)
-
-
-class _Run:
-    """One pass of a source through a deployment."""
-
-    def __init__(self, deployment: Deployment, progress: Callable[[int, int], None] | None) -> None:
-        self._deployment, self._progress = deployment, progress
-        self._names = list(deployment.shufflers)
-        self._calls: dict[str, deque[Any]] = {name: deque() for name in self._names}
-        self._events = 0
-        self._told = time.monotonic()
-
-    def through(self, source: BlockSource, attributes: Collection[str]) -> RayRun:
-        deployment = self._deployment
-        # Actors start in parallel; the clock of the run begins when all are there.
-        for name, actor in deployment.actors.items():
-            call = actor.status.remote()
-            deployment.wait_for(call)
-            deployment.result(call, name)
-        started = time.perf_counter()
-        self._feed(source, attributes)
-        self._finish()
-        seconds = time.perf_counter() - started
-        matches = []
-        for name, sink in deployment.sinks.items():
-            call = sink.matches.remote()
-            self._wait(call)
-            matches.append(deployment.result(call, name))
-        statuses = deployment.statuses()
-        latency = self._sink_statuses()
+            session = Session(deployment, progress)
+            session.await_actors()
+            started = time.perf_counter()
+            for block in self._source.feed_blocks(self._attributes):
+                if block is None:
+                    session.flush()
+                else:
+                    session.feed(block)
+            session.finish()
+            seconds = time.perf_counter() - started
+            matches = session.take()
+            statuses = deployment.statuses()
+            latencies = [status.latency for status in session.sink_statuses()]
         return RayRun(
-            tuple(matches),
-            self._events,
+            matches,
+            session.events,
             seconds,
-            _operator_reports(deployment.topology, statuses, seconds),
+            _operator_reports(self.topology, statuses, seconds),
             tuple(statuses),
-            max((status.latency for status in latency), key=lambda one: one.p99_s, default=LatencySummary()),
+            max(latencies, key=lambda one: one.p99_s, default=LatencySummary()),
         )
-
-    def _feed(self, source: BlockSource, attributes: Collection[str]) -> None:
-        start: ReplayStart | None = None
-        turn = 0
-        for block in source.feed_blocks(attributes):
-            if block is None:
-                for name in self._names:
-                    self._wait_for_room(name, 1)
-                    self._calls[name].append(self._deployment.shufflers[name].flush.remote())
-                continue
-            if start is None:
-                start = ReplayStart(time.time(), block.first_ts)
-            name = self._names[turn % len(self._names)]
-            turn += 1
-            self._wait_for_room(name, _BLOCKS_IN_FLIGHT)
-            shuffler = self._deployment.shufflers[name]
-            self._calls[name].append(shuffler.feed.remote(block.content, block.place, self._events, start))
-            self._events += block.rows
-
-    def _finish(self) -> None:
-        for name in self._names:
-            self._wait_for_room(name, 1)
-        for name in self._names:
-            self._calls[name].append(self._deployment.shufflers[name].finish.remote())
-        for name in self._names:
-            self._wait_for_room(name, 1)
-        for name, sink in self._deployment.sinks.items():
-            call = sink.watch.remote()
-            self._wait(call)
-            self._deployment.result(call, name)
-
-    def _wait_for_room(self, name: str, room: int) -> None:
-        calls = self._calls[name]
-        while len(calls) >= room:
-            self._wait(calls[0])
-            self._deployment.result(calls.popleft(), name)
-
-    def _wait(self, call: Any) -> None:
-        while not self._deployment.wait_for(call, _PROGRESS_EVERY_S):
-            self._tell()
-        self._tell()
-
-    def _tell(self) -> None:
-        now = time.monotonic()
-        if self._progress is not None and now - self._told >= _PROGRESS_EVERY_S:
-            self._told = now
-            self._progress(self._events, sum(status.matches for status in self._sink_statuses()))
-
-    def _sink_statuses(self) -> list[SinkStatus]:
-        return list(ray.get([sink.status.remote() for sink in self._deployment.sinks.values()]))
 
 
 def _operator_reports(topology: Topology, statuses: list[UnitStatus], seconds: float) -> tuple[OperatorReport, ...]:

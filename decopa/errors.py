@@ -43,6 +43,10 @@ class DeployError(DecoPaError):
     """What a run needs is not there: Java, Spark, Ray, or free places on the cluster."""
 
 
+class CheckpointError(DecoPaError):
+    """A checkpoint is damaged, of another version, or belongs to something else."""
+
+
 class LimitError(DecoPaError):
     """A declared limit (matches, state) was exceeded; the run was stopped on purpose."""
 

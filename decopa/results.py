@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,7 +18,25 @@ def result_table(queries: Sequence[Query], matches: Sequence[pa.Table]) -> pa.Ta
     """
     remaining = iter(matches)
     tables = [_united(query, [next(remaining) for _ in query.branches]) for query in queries]
-    return tables[0] if len(tables) == 1 else pa.concat_tables(tables, promote_options="default").unify_dictionaries()
+    if len(tables) == 1:
+        return tables[0]
+    lists = {name for table in tables for name in table.column_names if _is_list(table, name)}
+    alike = [_with_lists(table, lists) for table in tables]
+    return pa.concat_tables(alike, promote_options="default").unify_dictionaries()
+
+
+def _is_list(table: pa.Table, name: str) -> bool:
+    return bool(pa.types.is_list(table.schema.field(name).type))
+
+
+def _with_lists(table: pa.Table, lists: Collection[str]) -> pa.Table:
+    """An alias that is a KL one in another query holds lists here, too: one column has one type."""
+    for place, name in enumerate(table.column_names):
+        if name in lists and not _is_list(table, name):
+            values = table.column(name).combine_chunks()
+            offsets = pa.array(range(len(values) + 1), type=pa.int32())
+            table = table.set_column(place, name, pa.ListArray.from_arrays(offsets, values))
+    return table
 
 
 def _united(query: Query, tables: Sequence[pa.Table]) -> pa.Table:

@@ -6,7 +6,7 @@ a heap that rows point into (`alias#start`, `alias#length`), so that picking row
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,3 +63,18 @@ def flat_members(starts: Indices, lengths: Indices) -> Indices | slice:
     if np.array_equal(starts, ends - lengths + starts[0]):
         return slice(int(starts[0]), int(starts[0]) + total)
     return np.repeat(starts - (ends - lengths), lengths) + np.arange(total, dtype=np.int64)
+
+
+def joined(batches: Sequence[Batch]) -> Batch:
+    """The rows of batches of one layout, one after the other; heaps hold what the rows point to and no more."""
+    first = batches[0]
+    columns = {name: np.concatenate([batch.columns[name] for batch in batches]) for name in first.columns}
+    heaps: dict[str, dict[str, Array]] = {}
+    for alias, members in first.heaps.items():
+        places = [flat_members(batch.columns[start_of(alias)], batch.columns[length_of(alias)]) for batch in batches]
+        heaps[alias] = {
+            name: np.concatenate([batch.heaps[alias][name][place] for batch, place in zip(batches, places)])
+            for name in members
+        }
+        columns[start_of(alias)] = np.cumsum(columns[length_of(alias)]) - columns[length_of(alias)]
+    return Batch(sum(batch.length for batch in batches), columns, heaps)

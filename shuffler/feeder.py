@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
+from decopa.errors import CheckpointError
 from decopa.planning.plan import QueryPlan
 from decopa.query.binding import BoundQuery
 from shuffler.batch import Batch
 from shuffler.events import EventBatch
 from shuffler.leaves import LeafSplitter
-from shuffler.routing import Delivery, RoutingTable, Sender
+from shuffler.routing import Delivery, RoutingTable, Sender, SenderState
 from shuffler.slices import Slices
+
+
+#: The senders of a feeder: for each copy of the plan, by leaf.
+FeederState = tuple[Mapping[str, SenderState], ...]
 
 
 class LeafFeeder:
@@ -51,6 +56,17 @@ class LeafFeeder:
             for sender in senders.values():
                 for delivery in sender.watermark(watermark_us):
                     yield copy, delivery
+
+    def snapshot(self) -> FeederState:
+        return tuple({leaf: sender.snapshot() for leaf, sender in senders.items()} for senders in self._senders)
+
+    def restore(self, state: FeederState) -> None:
+        """Goes on from a snapshot of a feeder of the same plan."""
+        if [senders.keys() for senders in state] != [senders.keys() for senders in self._senders]:
+            raise CheckpointError(f"the checkpoint has other leaves or slices than the plan under {self._root}")
+        for senders, saved in zip(self._senders, state, strict=True):
+            for leaf, sender in senders.items():
+                sender.restore(saved[leaf])
 
     def _reported(self, leaf: str, copy: int, batch: Batch) -> Batch:
         """If the root is a leaf its events are the matches."""

@@ -15,7 +15,7 @@ from shuffler.events import EventBatch, EventConverter, EventFormat
 from shuffler.feeder import LeafFeeder
 from shuffler.outbox import Clock, FlushPolicy, Outbox, Send
 from shuffler.pacing import Replay
-from shuffler.routing import END_OF_STREAM, Delivery
+from shuffler.routing import END_OF_STREAM, NOTHING_YET, Delivery
 from shuffler.topology import Topology
 
 #: Marks of arrival that a batch leaves for the measurement of latency, at most.
@@ -90,12 +90,12 @@ class ShufflerNode:
 
     def finish(self) -> None:
         """The end of the stream."""
-        for part, feeder in enumerate(self._feeders):
-            self._put(part, feeder.advance(END_OF_STREAM))
-        self.outbox.flush(urgent=True)
+        self.flush(END_OF_STREAM)
 
-    def flush(self) -> None:
-        """Passes on what waits: the stream has nothing more for the moment."""
+    def flush(self, watermark_us: int = NOTHING_YET) -> None:
+        """Passes on what waits: the stream has nothing more for the moment, and nothing earlier than the watermark."""
+        for part, feeder in enumerate(self._feeders):
+            self._put(part, feeder.advance(watermark_us))
         self.outbox.flush(urgent=True)
 
     def _feed_paced(self, events: EventBatch, start: ReplayStart) -> None:

@@ -12,6 +12,9 @@ from shuffler.hashing import hash_columns
 
 
 class Partitioner(Protocol):
+    #: The unit that gets the next row; 0 where units do not take turns.
+    turn: int
+
     def split(self, batch: Batch) -> Sequence[tuple[int, Batch]]:
         """(unit, part) for every unit that gets rows."""
         ...
@@ -21,7 +24,7 @@ class Broadcast:
     """Every row to every unit."""
 
     def __init__(self, units: int) -> None:
-        self.units = units
+        self.units, self.turn = units, 0
 
     def split(self, batch: Batch) -> Sequence[tuple[int, Batch]]:
         return [(unit, batch) for unit in range(self.units)]
@@ -31,13 +34,13 @@ class RoundRobin:
     """Rows in turn, the first one to the first unit; the turn goes on from batch to batch."""
 
     def __init__(self, units: int) -> None:
-        self.units, self._next = units, 0
+        self.units, self.turn = units, 0
 
     def split(self, batch: Batch) -> Sequence[tuple[int, Batch]]:
         if self.units == 1:
             return [(0, batch)]
-        first = self._next
-        self._next = (first + batch.length) % self.units
+        first = self.turn
+        self.turn = (first + batch.length) % self.units
         hands = ((unit, (unit - first) % self.units) for unit in range(self.units))
         return [(unit, batch.every(self.units, start)) for unit, start in hands if start < batch.length]
 
@@ -46,7 +49,7 @@ class HashByEventIds:
     """Rows that agree in the given id columns to the same unit: what a unary Kleene split needs."""
 
     def __init__(self, units: int, columns: Sequence[str]) -> None:
-        self.units, self._columns = units, tuple(columns)
+        self.units, self.turn, self._columns = units, 0, tuple(columns)
 
     def split(self, batch: Batch) -> Sequence[tuple[int, Batch]]:
         if self.units == 1 or not self._columns:

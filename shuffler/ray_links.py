@@ -36,6 +36,16 @@ class RayLinks:
     def in_flight(self) -> int:
         return sum(channel.in_flight for channel in self._channels.values())
 
+    def unfinished(self) -> dict[str, int]:
+        """Messages that each receiver has not worked off. Acknowledgements are taken up when credit runs out, so
+        some that are in flight by the book have arrived long ago. May be called from another thread."""
+        targets = {call: target for target, calls in self._calls.items() for _, call in tuple(calls)}
+        found = dict.fromkeys(self._calls, 0)
+        if targets:
+            for call in ray.wait(list(targets), num_returns=len(targets), timeout=0, fetch_local=False)[1]:
+                found[targets[call]] += 1
+        return found
+
     def send(self, target: str, message: Message) -> None:
         channel = self._channels[target]
         while not channel.has_credit:

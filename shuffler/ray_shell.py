@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -60,6 +61,10 @@ class Shell:
         self._ended.wait()
         if self._failure is not None:
             raise self._failure
+
+    def pid(self) -> int:
+        """The process that this actor runs in."""
+        return os.getpid()
 
     def end(self) -> None:
         self._ended.set()

@@ -16,7 +16,9 @@ from shuffler.node import Marks, ReplayStart, ShufflerNode
 from shuffler.outbox import FlushPolicy
 from shuffler.pacing import Replay
 from shuffler.ray_links import RayLinks
+from shuffler.ray_metrics import Publisher, ShufflerMetrics
 from shuffler.ray_shell import CONTROL, Shell
+from shuffler.routing import NOTHING_YET
 from shuffler.topology import Topology
 
 
@@ -34,6 +36,7 @@ class ShufflerSetup:
     policy: FlushPolicy
     window: int
     attempt: int = 0
+    metrics: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,8 @@ class Shuffler(Shell):
                 clock=time.time,
                 sleep=self._sleep,
             )
+        metrics = ShufflerMetrics(name, setup.topology, self._links, self._status)
+        self._metrics = Publisher(metrics.show) if setup.metrics else None
 
     def feed(self, rows: pa.Buffer | pa.Table, place: Place, first_ordinal: int, start: ReplayStart) -> int:
         """Shuffles a block of events: an Arrow stream as bytes, or a table that lies in the object store."""
@@ -81,15 +86,19 @@ class Shuffler(Shell):
             self._busy_s += time.perf_counter() - started - waited
         return int(table.num_rows)
 
-    def flush(self) -> None:
+    def flush(self, watermark_us: int = NOTHING_YET) -> None:
+        """Passes on what waits, and that nothing earlier follows; returns when the receivers have it."""
         with self.working():
-            self._node.flush()
+            self._node.flush(watermark_us)
+            self._links.wait_for_all()
 
     def finish(self) -> None:
         """Ends the stream; returns when everyone this shuffler sends to has it."""
         with self.working():
             self._node.finish()
             self._links.wait_for_all()
+        if self._metrics is not None:
+            self._metrics.publish()
         self.end()
 
     @ray.method(concurrency_group=CONTROL)
@@ -98,6 +107,9 @@ class Shuffler(Shell):
 
     @ray.method(concurrency_group=CONTROL)
     def status(self) -> ShufflerStatus:
+        return self._status()
+
+    def _status(self) -> ShufflerStatus:
         links, node = self._links, self._node
         return ShufflerStatus(node.events, self._busy_s, links.waited_s, links.in_flight, node.outbox.messages_sent)
 

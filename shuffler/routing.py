@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from decopa.errors import CheckpointError
 from decopa.planning.plan import PlanOperator, QueryPlan, Rule
 from decopa.planning.subquery import SubQuery
 from decopa.query.query import Query
@@ -45,6 +46,14 @@ class Delivery:
     content: Batch | int
 
 
+@dataclass(frozen=True, slots=True)
+class SenderState:
+    """The last watermark sent, and whose turn it is on each edge."""
+
+    watermark_us: int
+    turns: tuple[int, ...]
+
+
 class Sender:
     """Where the matches of one process and operator go; every sender deals out its own in turn.
 
@@ -73,6 +82,19 @@ class Sender:
         for edge, _ in self._routes:
             for unit in range(edge.units):
                 yield Delivery(self.name, edge, unit, watermark_us)
+
+
+    def snapshot(self) -> SenderState:
+        return SenderState(self.watermark_us, tuple(partitioner.turn for _, partitioner in self._routes))
+
+    def restore(self, state: SenderState) -> None:
+        """Goes on from a snapshot of a sender with the same edges."""
+        units = [edge.units for edge, _ in self._routes]
+        if len(units) != len(state.turns) or not all(0 <= turn < n for turn, n in zip(state.turns, units)):
+            raise CheckpointError(f"the state of sender {self.name} was saved with other receivers; rescale it first")
+        self.watermark_us = state.watermark_us
+        for (_, partitioner), turn in zip(self._routes, state.turns):
+            partitioner.turn = turn
 
 
 @dataclass(frozen=True)

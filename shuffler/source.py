@@ -86,6 +86,7 @@ class TraceSource:
         id_type, ts_type = (reader.schema.field(name).type for name in (columns.id, columns.ts))
         self.format = EventFormat(columns, column_of, schema, id_type, ts_type, nan_as_null=nan_as_null)
         self._converter = EventConverter(self.format)
+        self._times_us = (0, 0)
         self.unusable = dict(reader.unreadable) | {
             name: f"holds {reader.schema.field(name).type}, which a query cannot use"
             for name in reader.schema.names
@@ -116,9 +117,24 @@ class TraceSource:
     def blocks(self, attributes: Collection[str], rows: int) -> Iterator[Block]:
         """All events in time order as they were read, in blocks of at most about `rows`, with these attributes."""
         self.require(attributes)
+        first_us: int | None = None
         for block in self._blocks(self.format.needed_columns(attributes), rows):
             if block.rows.num_rows:
+                begin_us, end_us = self._ends_of(block)
+                first_us = begin_us if first_us is None else first_us
+                self._times_us = (first_us, end_us)
                 yield block
+
+    @property
+    def span_us(self) -> int:
+        """Time from the first to the last event of the blocks that were handed out last."""
+        return self._times_us[1] - self._times_us[0]
+
+    def _ends_of(self, block: Block) -> tuple[int, int]:
+        column = block.rows.column(self._columns.ts)
+        ends = (column.slice(0, 1), column.slice(len(column) - 1, 1))
+        first, last = (timestamps_us(end, self._columns.ts, block.place) for end in ends)
+        return int(first[0]), int(last[0])
 
     @property
     def name(self) -> str:

@@ -84,7 +84,7 @@ class SimulatedCluster:
         while self._on_their_way:
             self._deliver_one()
         assert all(sink.finished for sink in self.sinks)
-        return result_table(queries, [sink.table() for sink in self.sinks])
+        return result_table(queries, [sink.sink.table() for sink in self.sinks])
 
     def _clock(self) -> float:
         self._time += 1.0

@@ -1,0 +1,106 @@
+"""Session: events into a deployment, block by block, and matches out of it, at the end or while it goes on."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import ray
+
+from actors.ray_unit import SinkStatus
+from cluster.deployment import Deployment
+from cluster.feeding import FeedBlock
+from shuffler.node import ReplayStart
+from shuffler.routing import NOTHING_YET
+
+#: Blocks at one shuffler: one that it works on and one that waits.
+_BLOCKS_IN_FLIGHT = 2
+_PROGRESS_EVERY_S = 0.5
+
+Progress = Callable[[int, int], None]
+
+
+class Session:
+    """Feeds shufflers in turn. Every call waits until there is room, and raises if any actor has failed."""
+
+    def __init__(self, deployment: Deployment, progress: Progress | None = None) -> None:
+        self._deployment, self._progress = deployment, progress
+        self._names = list(deployment.shufflers)
+        self._calls: dict[str, deque[Any]] = {name: deque() for name in self._names}
+        self._turn = 0
+        self._start: ReplayStart | None = None
+        self._told = time.monotonic()
+        #: Events that were fed so far: the place in the stream.
+        self.events = 0
+
+    def await_actors(self) -> None:
+        """Returns when all actors are up; they start in parallel."""
+        for name, actor in self._deployment.actors.items():
+            self._ask(actor.status, name)
+
+    def feed(self, block: FeedBlock) -> None:
+        if self._start is None:
+            self._start = ReplayStart(time.time(), block.first_ts)
+        name = self._names[self._turn % len(self._names)]
+        self._turn += 1
+        self._wait_for_room(name, _BLOCKS_IN_FLIGHT)
+        shuffler = self._deployment.shufflers[name]
+        self._calls[name].append(shuffler.feed.remote(block.content, block.place, self.events, self._start))
+        self.events += block.rows
+
+    def flush(self, watermark_us: int = NOTHING_YET) -> None:
+        """Passes on what waits in shufflers: the stream has nothing more for the moment."""
+        for name in self._names:
+            self._wait_for_room(name, 1)
+            self._calls[name].append(self._deployment.shufflers[name].flush.remote(watermark_us))
+
+    def settle(self, watermark_us: int = NOTHING_YET) -> None:
+        """Returns when every event so far is worked on, up to the sinks; no event before the watermark follows."""
+        self.flush(watermark_us)
+        for name in self._names:
+            self._wait_for_room(name, 1)
+        for name in self._deployment.senders_first():
+            self._ask(self._deployment.actors[name].settle, name)
+
+    def finish(self) -> None:
+        """Ends the stream; returns when the sinks have everything."""
+        for name in self._names:
+            self._wait_for_room(name, 1)
+        for name in self._names:
+            self._calls[name].append(self._deployment.shufflers[name].finish.remote())
+        for name in self._names:
+            self._wait_for_room(name, 1)
+        for name, sink in self._deployment.sinks.items():
+            self._ask(sink.watch, name)
+
+    def take(self) -> tuple[pa.Table, ...]:
+        """The matches that came since the last call, a table for each part of the plan."""
+        return tuple(self._ask(sink.take, name) for name, sink in self._deployment.sinks.items())
+
+    def sink_statuses(self) -> list[SinkStatus]:
+        return list(ray.get([sink.status.remote() for sink in self._deployment.sinks.values()]))
+
+    def _ask(self, method: Any, name: str) -> Any:
+        call = method.remote()
+        self._wait(call)
+        return self._deployment.result(call, name)
+
+    def _wait_for_room(self, name: str, room: int) -> None:
+        calls = self._calls[name]
+        while len(calls) >= room:
+            self._wait(calls[0])
+            self._deployment.result(calls.popleft(), name)
+
+    def _wait(self, call: Any) -> None:
+        while not self._deployment.wait_for(call, _PROGRESS_EVERY_S):
+            self._tell()
+        self._tell()
+
+    def _tell(self) -> None:
+        now = time.monotonic()
+        if self._progress is not None and now - self._told >= _PROGRESS_EVERY_S:
+            self._told = now
+            self._progress(self.events, sum(status.matches for status in self.sink_statuses()))
