@@ -5,6 +5,7 @@ The Ray actors are shells around these; a simulation can drive them as well.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -15,9 +16,10 @@ from actors.reports import UnitReport, unit_reports
 from actors.sink import MatchSink, check_limit
 from actors.unit import Channel
 from shuffler.batch import Batch
-from shuffler.channel import IncomingChannel, Message
+from shuffler.channel import Message
 from shuffler.codecs import Codecs
 from shuffler.events import EventFormat
+from shuffler.inbox import Inbox
 from shuffler.layout import layout_of
 from shuffler.outbox import Clock, FlushPolicy, Outbox, Send
 from shuffler.routing import END_OF_STREAM, NOTHING_YET
@@ -39,6 +41,7 @@ class UnitNode:
         policy: FlushPolicy,
         clock: Clock,
         attempt: int = 0,
+        cut: Callable[[int], None] = lambda number: None,
     ) -> None:
         process = next(one for one in topology.units if one.name == name)
         self.name, self._copy = name, process.copy
@@ -47,7 +50,8 @@ class UnitNode:
         codecs = Codecs(topology.plan, form.schema, self._strings)
         self._codec_of = codecs.codec
         self._lanes = topology.incoming(name)
-        self._channels = {sender: IncomingChannel(sender, attempt=attempt) for sender in self._lanes}
+        self._inbox = Inbox(self._lanes, deliver=self._deliver, cut=self._cut, attempt=attempt)
+        self._on_cut = cut
         self._outbox = Outbox(name, topology, codecs.codec, send=send, policy=policy, clock=clock)
         self._window_us = plan.query.window_us
         self._group = UnitGroup(
@@ -63,21 +67,28 @@ class UnitNode:
 
     def receive(self, message: Message) -> None:
         """Delivers a message, and those that waited for it, and sends what comes of it."""
-        for ready in self._channels[message.sender].accept(message):
-            lanes = self._lanes[ready.sender]
-            for index, encoded in ready.rows:
-                lane = lanes[index]
-                assert lane.target is not None
-                rows = self._codec_of(lane.part, lane.source).decode(encoded)
-                self._group.accept(lane.target, lane.unit, Channel(lane.side, lane.sender), rows)
-            # Rows meet what is stored before the watermarks that came with them forget it.
-            for index, watermark_us in ready.watermarks:
-                lane = lanes[index]
-                assert lane.target is not None
-                self._group.accept(lane.target, lane.unit, Channel(lane.side, lane.sender), watermark_us)
-            self._group.drain()
-            self._outbox.flush(urgent=ready.urgent)
+        self._inbox.accept(message)
         self._strings.forget_before(self.watermark_us - 3 * self._window_us)
+
+    def _deliver(self, message: Message) -> None:
+        lanes = self._lanes[message.sender]
+        for index, encoded in message.rows:
+            lane = lanes[index]
+            assert lane.target is not None
+            rows = self._codec_of(lane.part, lane.source).decode(encoded)
+            self._group.accept(lane.target, lane.unit, Channel(lane.side, lane.sender), rows)
+        # Rows meet what is stored before the watermarks that came with them forget it.
+        for index, watermark_us in message.watermarks:
+            lane = lanes[index]
+            assert lane.target is not None
+            self._group.accept(lane.target, lane.unit, Channel(lane.side, lane.sender), watermark_us)
+        self._group.drain()
+        self._outbox.flush(urgent=message.urgent)
+
+    def _cut(self, number: int) -> None:
+        """All that came before the barrier has been worked on: sends it on, with the barrier behind it."""
+        self._outbox.flush(barrier=number)
+        self._on_cut(number)
 
     @property
     def watermark_us(self) -> int:
@@ -97,7 +108,15 @@ class SinkNode:
     """A process that collects the matches of one OR-free query."""
 
     def __init__(
-        self, part: int, topology: Topology, form: EventFormat, *, limits: Limits, clock: Clock, attempt: int = 0
+        self,
+        part: int,
+        topology: Topology,
+        form: EventFormat,
+        *,
+        limits: Limits,
+        clock: Clock,
+        attempt: int = 0,
+        cut: Callable[[int], None] = lambda number: None,
     ) -> None:
         self.name = topology.sink_names[part]
         plan = topology.plan.parts[part]
@@ -108,7 +127,7 @@ class SinkNode:
         self._end = layout.place("max_ts")
         self._window_us, self._title, self._limits = bound.query.window_us, plan.text(plan.root), limits
         self._lanes = topology.incoming(self.name)
-        self._channels = {sender: IncomingChannel(sender, attempt=attempt) for sender in self._lanes}
+        self._inbox = Inbox(self._lanes, deliver=self._deliver, cut=cut, attempt=attempt)
         self._watermarks = {
             (sender, index): NOTHING_YET for sender, lanes in self._lanes.items() for index in range(len(lanes))
         }
@@ -119,14 +138,16 @@ class SinkNode:
         self.received = 0
 
     def receive(self, message: Message) -> None:
-        for ready in self._channels[message.sender].accept(message):
-            for _, encoded in ready.rows:
-                self._add(self._codec.decode(encoded))
-            for index, watermark_us in ready.watermarks:
-                self._watermarks[ready.sender, index] = watermark_us
-            watermark_us = self.watermark_us
-            self.sink.settle(watermark_us)
-            self._strings.forget_before(watermark_us - 3 * self._window_us)
+        self._inbox.accept(message)
+
+    def _deliver(self, message: Message) -> None:
+        for _, encoded in message.rows:
+            self._add(self._codec.decode(encoded))
+        for index, watermark_us in message.watermarks:
+            self._watermarks[message.sender, index] = watermark_us
+        watermark_us = self.watermark_us
+        self.sink.settle(watermark_us)
+        self._strings.forget_before(watermark_us - 3 * self._window_us)
 
     def _add(self, rows: Batch) -> None:
         self.latency.matches(rows.columns[self._end], self._clock())

@@ -19,7 +19,7 @@ from decopa.planning.plan import Rule
 from shuffler.events import EventFormat
 from shuffler.ray_links import PeerFailed
 from shuffler.ray_shell import as_actor
-from shuffler.ray_shuffler import Shuffler, ShufflerSetup
+from shuffler.ray_shuffler import Shuffler, ShufflerSetup, ShufflerStatus
 from shuffler.topology import Topology, UnitProcess
 
 #: How long to wait for the actor that failed to say so, once its peers have noticed.
@@ -172,6 +172,9 @@ class Deployment:
     def statuses(self) -> list[UnitStatus]:
         """What every unit's process did so far."""
         return list(ray.get([unit.status.remote() for unit in self.units.values()]))
+
+    def shuffler_statuses(self) -> list[ShufflerStatus]:
+        return list(ray.get([shuffler.status.remote() for shuffler in self.shufflers.values()]))
 
     def stop(self) -> None:
         for actor in self.actors.values():

@@ -19,6 +19,7 @@ from decopa.planning.plan import Plan
 from decopa.planning.validate import check_structure
 from decopa.query.binding import bind
 from shuffler.codecs import needed_attributes
+from shuffler.ray_shuffler import ShufflerStatus
 from shuffler.topology import Topology
 
 
@@ -31,6 +32,7 @@ class RayRun:
     seconds: float
     operators: tuple[OperatorReport, ...]
     processes: tuple[UnitStatus, ...]
+    shufflers: tuple[ShufflerStatus, ...]
     latency: LatencySummary
 
 
@@ -57,7 +59,7 @@ class RayRuntime:
             session.finish()
             seconds = time.perf_counter() - started
             matches = session.take()
-            statuses = deployment.statuses()
+            statuses, shufflers = deployment.statuses(), deployment.shuffler_statuses()
             latencies = [status.latency for status in session.sink_statuses()]
         return RayRun(
             matches,
@@ -65,6 +67,7 @@ class RayRuntime:
             seconds,
             _operator_reports(self.topology, statuses, seconds),
             tuple(statuses),
+            tuple(shufflers),
             max(latencies, key=lambda one: one.p99_s, default=LatencySummary()),
         )
 

@@ -11,6 +11,7 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import ray
 
@@ -40,7 +41,7 @@ def ray_session(*, address: str | None = None, cpus: int = 1, dashboard: bool = 
 
 def _start(cpus: int, *, dashboard: bool) -> None:
     prepare_java()  # Ray's processes hand its settings on to Java workers, so they come first
-    with _quietly():
+    with _quietly(), _on_loopback():
         ray.init(
             num_cpus=max(cpus, os.cpu_count() or 1),
             include_dashboard=dashboard,
@@ -60,6 +61,27 @@ def _connect(address: str | None) -> None:
                 f"no Ray cluster answers at '{named}': {str(err).splitlines()[0]}; check the address, start one with "
                 "`ray start --head` or `ray up`, or leave out --address to start one here"
             ) from err
+
+
+@contextmanager
+def _on_loopback() -> Iterator[None]:
+    """A Ray that starts inside listens on loopback with all its ports, as it does by default on a Mac.
+
+    Elsewhere it takes the address of a network card, and `_node_ip_address="127.0.0.1"` is turned into that, too. The
+    variable is for Ray's processes; this one has read it already, when it imported Ray.
+    """
+    settings: Any = ray._private.ray_constants
+    name = settings.ENABLE_RAY_CLUSTERS_ENV_VAR
+    before, settings.ENABLE_RAY_CLUSTER = (settings.ENABLE_RAY_CLUSTER, os.environ.get(name)), False
+    os.environ[name] = "0"
+    try:
+        yield
+    finally:
+        settings.ENABLE_RAY_CLUSTER, variable = before
+        if variable is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = variable
 
 
 @contextmanager

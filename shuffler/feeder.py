@@ -13,7 +13,6 @@ from shuffler.leaves import LeafSplitter
 from shuffler.routing import Delivery, RoutingTable, Sender, SenderState
 from shuffler.slices import Slices
 
-
 #: The senders of a feeder: for each copy of the plan, by leaf.
 FeederState = tuple[Mapping[str, SenderState], ...]
 

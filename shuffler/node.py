@@ -98,6 +98,10 @@ class ShufflerNode:
             self._put(part, feeder.advance(watermark_us))
         self.outbox.flush(urgent=True)
 
+    def barrier(self, number: int) -> None:
+        """Cuts the stream here: whatever was fed before is before the cut, for every receiver."""
+        self.outbox.flush(barrier=number)
+
     def _feed_paced(self, events: EventBatch, start: ReplayStart) -> None:
         due = start.at_s + self._replay.arrivals(events.ts, events.first_ordinal, start.first_ts)
         begin = 0

@@ -7,6 +7,7 @@ nothing, and an actor that waits or idles is seen to do so. Ray hands them on ev
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections import deque
@@ -77,7 +78,7 @@ def process_tags(process: str, queries: Iterable[str] = ()) -> Tags:
         query, operator = ",".join(queries), head
     else:
         query, _, operator = head.rpartition("/")
-        query = query.partition("#")[0]
+        query = re.sub(r"#\d+$", "", query)
     return {"query": query, "operator": operator, "unit": unit, "process": process}
 
 

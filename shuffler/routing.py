@@ -83,7 +83,6 @@ class Sender:
             for unit in range(edge.units):
                 yield Delivery(self.name, edge, unit, watermark_us)
 
-
     def snapshot(self) -> SenderState:
         return SenderState(self.watermark_us, tuple(partitioner.turn for _, partitioner in self._routes))
 

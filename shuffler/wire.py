@@ -38,6 +38,12 @@ class BatchCodec:
         self._texts = [name for name in self._plain if "." in name and _is_text(bound, *name.split(".", 1))]
         self._member_texts = [(alias, name) for alias, name in self._members if _is_text(bound, alias, name)]
 
+    @property
+    def description(self) -> str:
+        """The columns with their types, in order: two codecs with equal ones understand each other."""
+        texts = {*self._texts, *(f"{alias}/{name}" for alias, name in self._member_texts)}
+        return ", ".join(f"{field.name} {'text' if field.name in texts else field.type}" for field in self._schema)
+
     def encode(self, batches: Sequence[Batch]) -> Encoded:
         """The rows of all batches, one after the other."""
         plain = {name: _joined([batch.columns[name] for batch in batches]) for name in self._plain}
@@ -54,9 +60,14 @@ class BatchCodec:
             return (rows.serialize(),)
         return rows.serialize(), self._strings_of(codes).serialize()
 
-    def decode(self, encoded: Encoded) -> Batch:
+    def decode(self, encoded: Encoded, *, trusted: bool = True) -> Batch:
         """The rows with string codes of this process. Columns are copies: kernels are compiled for arrays that may be
-        written, and the buffer can go."""
+        written, and the buffer can go.
+
+        What does not come from a process of the same run is not `trusted`: a ValueError says what is wrong with it.
+        """
+        if not trusted:
+            self._check(encoded)
         rows = pa.ipc.read_record_batch(encoded[0], self._schema)
         columns = {name: _values(rows.column(place)) for place, name in enumerate(self._plain)}
         heaps: dict[str, dict[str, Array]] = {alias: {} for alias in self._layout.groups}
@@ -68,6 +79,29 @@ class BatchCodec:
         if len(encoded) > 1 and rows.num_rows:
             self._translate(encoded[1], columns, heaps)
         return Batch(rows.num_rows, {name: columns[name] for name in self._layout.columns}, heaps)
+
+    def _check(self, encoded: Encoded) -> None:
+        """Whether `decode` can rely on the structure: lengths of groups, no nulls, a string for every code."""
+        rows = pa.ipc.read_record_batch(encoded[0], self._schema)
+        rows.validate(full=True)
+        if any(column.null_count for column in rows.columns):
+            raise ValueError("a value is missing")
+        for alias, name in self._members:
+            lengths, lists = rows.column(length_of(alias)), rows.column(f"{alias}/{name}")
+            if not lists.value_lengths().equals(lengths) or lists.flatten().null_count:
+                raise ValueError(f"the members of '{alias}' do not fit its lengths")
+        names = [*self._texts, *(f"{alias}/{name}" for alias, name in self._member_texts)]
+        if len(encoded) != (2 if names else 1):
+            raise ValueError("strings are missing")
+        if names:
+            pairs = pa.ipc.read_record_batch(encoded[1], _TEXTS)
+            pairs.validate(full=True)
+            columns = [rows.column(name) for name in names]
+            flat = [column.flatten() if pa.types.is_large_list(column.type) else column for column in columns]
+            used = np.unique(np.concatenate([column.to_numpy() for column in flat]))
+            known = pairs.column(0)
+            if pairs.column(1).null_count or not np.array_equal(known.to_numpy(), used[used != NULL]):
+                raise ValueError("the strings are not those that the rows use")
 
     def _strings_of(self, codes: Sequence[Array]) -> pa.RecordBatch:
         distinct = np.unique(np.concatenate(codes))
