@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from actors.operators.base import OperatorSpec
-from actors.unit import Channel, ProcessingUnit
+from actors.unit import Channel, ProcessingUnit, UnitState
+from decopa.errors import CheckpointError
 from decopa.planning.plan import PlanOperator, QueryPlan
 from decopa.query.binding import BoundQuery
 from shuffler.batch import Batch
-from shuffler.routing import Delivery, RoutingTable, Sender
+from shuffler.routing import Delivery, RoutingTable, Sender, SenderState
 from shuffler.slices import Slices
 
 Inbound = tuple[str, int, Channel]
@@ -27,6 +28,14 @@ class Limits:
 
     max_matches: int = 10_000_000
     max_state_bytes: int = 4 * 2**30
+
+
+@dataclass(frozen=True)
+class GroupState:
+    """What the units of a group hold, and where they were in dealing out matches; keys are (operator, number)."""
+
+    units: Mapping[tuple[str, int], UnitState]
+    senders: Mapping[tuple[str, int], SenderState]
 
 
 @dataclass
@@ -107,6 +116,23 @@ class UnitGroup:
             else:
                 self._pass_on(inbox, inbox.unit.on_watermark(inbox.channel, message))
                 self._send(inbox.sender.watermark(inbox.unit.output_watermark_us))
+
+    def snapshot(self) -> GroupState:
+        """What the units hold; only between messages, so that none is lost between two units."""
+        assert not any(inbox.messages for inbox in self._inboxes.values()), "drain a group before its snapshot"
+        units = {key: unit.snapshot() for key, unit in self.units.items()}
+        return GroupState(units, {key: self._senders[unit.name].snapshot() for key, unit in self.units.items()})
+
+    def restore(self, state: GroupState) -> None:
+        """Goes on from a snapshot of the same units of the same plan; for a group that has not seen anything yet.
+
+        The state may hold more units than the group does.
+        """
+        for key, unit in self.units.items():
+            if key not in state.units or key not in state.senders:
+                raise CheckpointError(f"the checkpoint has no state of unit {unit.name}; rescale it first")
+            unit.restore(state.units[key])
+            self._senders[unit.name].restore(state.senders[key])
 
     def _pass_on(self, inbox: _Inbox, matches: Iterable[Batch]) -> None:
         for batch in matches:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from shuffler.routing import NOTHING_YET
+
 #: Buckets grow by 2 % from a microsecond to about an hour, so that quantiles are exact to 2 %.
 _GROWTH = 1.02
 _FIRST_S = 1e-6
 _BUCKETS = 1_120
+_ENDS_S = _FIRST_S * _GROWTH ** np.arange(1, _BUCKETS + 1)
 #: Marks are thinned out above this many.
 _MAX_MARKS = 1 << 20
 
@@ -43,6 +47,11 @@ class LatencyHistogram:
             return LatencySummary()
         return LatencySummary(total, self._quantile(0.5), self._quantile(0.99), self._max_s)
 
+    def up_to(self, bounds_s: Sequence[float]) -> list[int]:
+        """How many were at most so long, for each of the bounds; exact to a bucket."""
+        counts = np.concatenate([[0], np.cumsum(self._counts)])
+        return [int(counts[place]) for place in np.searchsorted(_ENDS_S, bounds_s, side="right")]
+
     def _quantile(self, share: float) -> float:
         reached = np.cumsum(self._counts) >= share * self._counts.sum()
         return min(_FIRST_S * _GROWTH ** (int(np.argmax(reached)) + 1), self._max_s)
@@ -60,6 +69,12 @@ class LatencyMeter:
         self._ts = np.empty(0, dtype=np.int64)
         self._arrival = np.empty(0, dtype=np.float64)
         self._waiting: list[tuple[npt.NDArray[np.int64], float]] = []
+
+    @property
+    def newest_ts(self) -> int:
+        """The time of the newest event that has arrived."""
+        ts = self._ts
+        return int(ts[-1]) if len(ts) else NOTHING_YET
 
     def mark(self, ts: npt.NDArray[np.int64], arrival: npt.NDArray[np.float64]) -> None:
         """Shufflers work in turn on one stream, so a late mark of one may fall between those of another."""

@@ -9,11 +9,13 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
+import pyarrow as pa
 
 from actors.group import Limits, UnitGroup
 from actors.latency import LatencyMeter
 from actors.reports import UnitReport, unit_reports
 from actors.sink import MatchSink, check_limit
+from actors.state import UnitsCodec, UnitsState
 from actors.unit import Channel
 from shuffler.batch import Batch
 from shuffler.channel import Message
@@ -41,7 +43,8 @@ class UnitNode:
         policy: FlushPolicy,
         clock: Clock,
         attempt: int = 0,
-        cut: Callable[[int], None] = lambda number: None,
+        cut: Callable[[int, bytes], None] = lambda number, state: None,
+        state: bytes | None = None,
     ) -> None:
         process = next(one for one in topology.units if one.name == name)
         self.name, self._copy = name, process.copy
@@ -64,6 +67,12 @@ class UnitNode:
             hosted=process.units,
             copy=process.copy,
         )
+        self._part = process.part
+        self._states = UnitsCodec(
+            topology.routing[process.part], codecs.bound(process.part), self._strings, part=process.part
+        )
+        if state is not None:
+            self._group.restore(self._states.decode(state, f"the checkpoint of {name}").group)
 
     def receive(self, message: Message) -> None:
         """Delivers a message, and those that waited for it, and sends what comes of it."""
@@ -88,7 +97,7 @@ class UnitNode:
     def _cut(self, number: int) -> None:
         """All that came before the barrier has been worked on: sends it on, with the barrier behind it."""
         self._outbox.flush(barrier=number)
-        self._on_cut(number)
+        self._on_cut(number, self._states.encode(UnitsState(self._part, self._copy, self._group.snapshot())))
 
     @property
     def watermark_us(self) -> int:
@@ -116,7 +125,7 @@ class SinkNode:
         limits: Limits,
         clock: Clock,
         attempt: int = 0,
-        cut: Callable[[int], None] = lambda number: None,
+        cut: Callable[[int, pa.Table], None] = lambda number, matches: None,
     ) -> None:
         self.name = topology.sink_names[part]
         plan = topology.plan.parts[part]
@@ -127,7 +136,8 @@ class SinkNode:
         self._end = layout.place("max_ts")
         self._window_us, self._title, self._limits = bound.query.window_us, plan.text(plan.root), limits
         self._lanes = topology.incoming(self.name)
-        self._inbox = Inbox(self._lanes, deliver=self._deliver, cut=cut, attempt=attempt)
+        self._inbox = Inbox(self._lanes, deliver=self._deliver, cut=self._cut, attempt=attempt)
+        self._on_cut = cut
         self._watermarks = {
             (sender, index): NOTHING_YET for sender, lanes in self._lanes.items() for index in range(len(lanes))
         }
@@ -148,6 +158,9 @@ class SinkNode:
         watermark_us = self.watermark_us
         self.sink.settle(watermark_us)
         self._strings.forget_before(watermark_us - 3 * self._window_us)
+
+    def _cut(self, number: int) -> None:
+        self._on_cut(number, self.sink.take())
 
     def _add(self, rows: Batch) -> None:
         self.latency.matches(rows.columns[self._end], self._clock())

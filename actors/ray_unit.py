@@ -8,8 +8,9 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import ray
@@ -28,13 +29,20 @@ from shuffler.node import Marks
 from shuffler.outbox import FlushPolicy
 from shuffler.ray_links import RayLinks
 from shuffler.ray_metrics import Publisher
-from shuffler.ray_shell import CONTROL, Shell
+from shuffler.ray_shell import CONTROL, KeptResults, Shell
 from shuffler.topology import Topology
+
+
+class StateStore(Protocol):
+    """Where states of checkpoints are kept."""
+
+    def write_state(self, number: int, process: str, payload: bytes) -> Any: ...
 
 
 @dataclass(frozen=True)
 class UnitSetup:
-    """All that a unit's process needs to know; `handles` are the actors it sends to."""
+    """All that a unit's process needs to know; `handles` are the actors it sends to, `state` is what it held when the
+    checkpoint was made that it goes on from."""
 
     name: str
     title: str
@@ -48,6 +56,8 @@ class UnitSetup:
     interpret: bool = False
     attempt: int = 0
     metrics: bool = True
+    store: StateStore | None = None
+    state: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +79,10 @@ class UnitShell(Shell):
     def __init__(self, setup: UnitSetup) -> None:
         super().__init__(setup.name, setup.title)
         self._busy_s = 0.0
-        self._interpret, self._emulation = setup.interpret, setup.emulation
+        self._interpret, self._emulation, self._store = setup.interpret, setup.emulation, setup.store
+        # One thread: states are written in the order of their checkpoints, while the unit goes on.
+        self._writer = ThreadPoolExecutor(1)
+        self._stored: KeptResults[Any] = KeptResults()
         with self.working(), self._mode():
             self._links = RayLinks(setup.name, setup.handles, window=setup.window, attempt=setup.attempt)
             self._node = UnitNode(
@@ -81,6 +94,8 @@ class UnitShell(Shell):
                 policy=setup.policy,
                 clock=time.monotonic,
                 attempt=setup.attempt,
+                cut=self._cut,
+                state=setup.state,
             )
         self._metrics = Publisher(UnitMetrics(setup.name, self._links, self._status).show) if setup.metrics else None
 
@@ -99,6 +114,11 @@ class UnitShell(Shell):
             self._links.wait_for_all()
 
     @ray.method(concurrency_group=CONTROL)
+    def stored(self, number: int) -> Any:
+        """What was written for a checkpoint, once it is; raises if writing or the unit has failed."""
+        return self._stored.wait(number, self._ended).result()
+
+    @ray.method(concurrency_group=CONTROL)
     def watch(self) -> None:
         self.watch_until_end()
 
@@ -108,12 +128,16 @@ class UnitShell(Shell):
             self._metrics.publish()
         return self._status()
 
+    def _cut(self, number: int, state: bytes) -> None:
+        assert self._store is not None, "a barrier came, but nobody said where to keep states"
+        self._stored.put(number, self._writer.submit(self._store.write_state, number, self.name, state))
+
     def _status(self) -> UnitStatus:
         return UnitStatus(
             self.name,
             self._node.reports(),
             self._busy_s,
-            self._links.waited_s,
+            self._links.waited_so_far_s,
             self._links.in_flight,
             self._node.watermark_us,
             self._node.lag_us,
@@ -172,8 +196,15 @@ class Sink(Shell):
         name = setup.topology.sink_names[setup.part]
         super().__init__(name, name)
         with self.working():
+            self._cuts: KeptResults[pa.Table] = KeptResults()
             self._node = SinkNode(
-                setup.part, setup.topology, setup.form, limits=setup.limits, clock=time.time, attempt=setup.attempt
+                setup.part,
+                setup.topology,
+                setup.form,
+                limits=setup.limits,
+                clock=time.time,
+                attempt=setup.attempt,
+                cut=self._cuts.put,
             )
         self._metrics = Publisher(SinkMetrics(self._node).show) if setup.metrics else None
 
@@ -191,6 +222,11 @@ class Sink(Shell):
         """The matches that came since the last call, in canonical order."""
         with self.working():
             return self._node.sink.take()
+
+    @ray.method(concurrency_group=CONTROL)
+    def matches_before(self, number: int) -> pa.Table:
+        """The matches between the checkpoint before and this one, once all of them are here."""
+        return self._cuts.wait(number, self._ended)
 
     @ray.method(concurrency_group=CONTROL)
     def watch(self) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
 
-from actors.operators.base import OperatorLogic, OperatorSpec
+from actors.operators.base import LogicState, OperatorLogic, OperatorSpec
 from actors.operators.join import JoinLogic
 from actors.operators.kleene import KleeneBinaryLogic, KleeneUnaryLogic
 from actors.operators.negation import NegationLogic
 from actors.output import Counters
-from decopa.errors import LimitError
+from decopa.errors import CheckpointError, LimitError
 from decopa.planning.plan import Rule
 from shuffler.batch import Batch
 from shuffler.routing import NOTHING_YET
@@ -29,6 +29,15 @@ class Channel:
 
     side: int
     sender: str
+
+
+@dataclass(frozen=True)
+class UnitState:
+    """What a unit holds between two messages; nobody writes to it."""
+
+    logic: LogicState
+    watermarks: Mapping[Channel, int]
+    counters: Counters
 
 
 class ProcessingUnit:
@@ -53,6 +62,11 @@ class ProcessingUnit:
     def output_watermark_us(self) -> int:
         return self.logic.output_watermark_us
 
+    @property
+    def newest_input_us(self) -> int:
+        """How far the sender that is ahead of the others has come."""
+        return max(self._watermarks.values())
+
     def on_batch(self, channel: Channel, batch: Batch) -> Iterator[Batch]:
         """Matches that arise from a batch, chunk by chunk."""
         self.counters.ingested += batch.length
@@ -70,6 +84,23 @@ class ProcessingUnit:
             for match in self.logic.on_watermark(channel.side, side):
                 self.counters.emitted += match.length
                 yield match
+
+    def snapshot(self) -> UnitState:
+        return UnitState(self.logic.snapshot(), dict(self._watermarks), replace(self.counters))
+
+    def restore(self, state: UnitState) -> None:
+        """Goes on from a snapshot of a unit with the same inputs; for a unit that has not seen anything yet."""
+        if state.watermarks.keys() != self._watermarks.keys():
+            raise CheckpointError(
+                f"the state of unit {self.name} was saved with other senders than the plan has now; rescale it first"
+            )
+        self.logic.restore(state.logic)
+        self._watermarks.update(state.watermarks)
+        for side in self._sides:
+            self._sides[side] = min(mark for channel, mark in self._watermarks.items() if channel.side == side)
+        # In place: the matching rule and its parts count in the same object.
+        counters = self.counters
+        counters.ingested, counters.comparisons, counters.emitted = astuple(state.counters)
 
     def _check_state(self) -> None:
         held = self.logic.state_bytes

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import ray
@@ -11,12 +13,13 @@ from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 from actors.emulation import Emulation
 from actors.group import Limits
 from actors.jit import is_interpreted
-from actors.ray_unit import UNIT_CLASSES, Sink, SinkSetup, UnitSetup, UnitStatus
+from actors.ray_unit import UNIT_CLASSES, Sink, SinkSetup, StateStore, UnitSetup, UnitStatus
 from cluster.options import RayOptions
 from cluster.placement import Places
 from decopa.errors import DecoPaError, DeployError
 from decopa.planning.plan import Rule
 from shuffler.events import EventFormat
+from shuffler.feeder import FeederState
 from shuffler.ray_links import PeerFailed
 from shuffler.ray_shell import as_actor
 from shuffler.ray_shuffler import Shuffler, ShufflerSetup, ShufflerStatus
@@ -26,11 +29,41 @@ from shuffler.topology import Topology, UnitProcess
 _CAUSE_PATIENCE_S = 5.0
 
 
+class ActorLost(DeployError):
+    """An actor, or the node it was on, is gone; `process` is its name."""
+
+    def __init__(self, message: str, process: str) -> None:
+        super().__init__(message)
+        self.process = process
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ActorLost, (str(self), self.process)
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What processes held at a checkpoint, by name: units as bytes, shufflers as their feeders' states."""
+
+    units: Mapping[str, bytes]
+    shufflers: Mapping[str, tuple[FeederState, ...]]
+
+
 class Deployment:
     """Context manager: inside, the actors run; afterwards none of them is left, nor their places."""
 
-    def __init__(self, topology: Topology, form: EventFormat, limits: Limits, options: RayOptions) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        form: EventFormat,
+        limits: Limits,
+        options: RayOptions,
+        *,
+        attempt: int = 0,
+        store: StateStore | None = None,
+        restored: Restored | None = None,
+    ) -> None:
         self.topology, self._form, self._limits, self._options = topology, form, limits, options
+        self._attempt, self._store, self._restored = attempt, store, restored or Restored({}, {})
         self._places: Places | None = None
         self._namespace = f"decopa-{uuid.uuid4().hex[:12]}"
         self.sinks: dict[str, Any] = {}
@@ -57,7 +90,7 @@ class Deployment:
         self._places = places = Places(self.topology, self._options.placement)
         topology, options = self.topology, self._options
         for part, name in enumerate(topology.sink_names):
-            setup = SinkSetup(part, topology, self._form, self._limits, metrics=options.metrics)
+            setup = SinkSetup(part, topology, self._form, self._limits, self._attempt, options.metrics)
             self.sinks[name] = as_actor(Sink).options(name=name, namespace=self._namespace, num_cpus=0).remote(setup)
         # Receivers first, since senders are given their handles.
         for process in receivers_first(topology):
@@ -74,7 +107,9 @@ class Deployment:
                 options.batch_size,
                 options.policy,
                 options.window,
-                metrics=options.metrics,
+                self._attempt,
+                options.metrics,
+                self._restored.shufflers.get(name),
             )
             settings = {**places.options(name), "name": name, "namespace": self._namespace}
             self.shufflers[name] = as_actor(Shuffler).options(**settings).remote(shuffler)
@@ -94,7 +129,10 @@ class Deployment:
             options.window,
             None if capacity is None else Emulation(capacity.for_window(1_000_000)),
             is_interpreted(),
-            metrics=options.metrics,
+            self._attempt,
+            options.metrics,
+            self._store,
+            self._restored.units.get(process.name),
         )
 
     def _class_of(self, process: UnitProcess) -> Any:
@@ -160,9 +198,10 @@ class Deployment:
             return cause if isinstance(cause, DecoPaError) else DeployError(f"{name} failed: {cause}")
         process = next((one for one in self.topology.units if one.name == name), None)
         title = name if process is None else f"{self.title(process)} ({name})"
-        return DeployError(
-            f"{title} died: {_first_line(error)}; the run was stopped and nothing was written: run it again, and if "
-            "memory was short use more units or a smaller --max-state-mb"
+        return ActorLost(
+            f"{title} died: {_first_line(error)}; the run was stopped and nothing was written: run it again, with "
+            "--checkpoint to survive this; if memory was short use more units or a smaller --max-state-mb",
+            name,
         )
 
     def senders_first(self) -> list[str]:

@@ -36,25 +36,40 @@ class BlockSource(Protocol):
     @property
     def format(self) -> EventFormat: ...
 
-    def feed_blocks(self, attributes: Collection[str]) -> Iterator[FeedBlock | None]:
-        """The blocks; None stands for a pause."""
+    @property
+    def replayable(self) -> bool:
+        """Whether the same events come again when they are asked for again."""
+        ...
+
+    def feed_blocks(self, attributes: Collection[str], skip: int = 0) -> Iterator[FeedBlock | None]:
+        """The blocks, without the first `skip` events; None stands for a pause."""
         ...
 
 
 class TraceBlocks:
     """A trace or live stream that this process reads."""
 
-    def __init__(self, source: TraceSource) -> None:
-        self._source = source
+    def __init__(self, source: TraceSource, rows: int = BLOCK_ROWS) -> None:
+        self._source, self._rows = source, rows
 
     @property
     def format(self) -> EventFormat:
         return self._source.format
 
-    def feed_blocks(self, attributes: Collection[str]) -> Iterator[FeedBlock | None]:
-        blocks = self._source.blocks(attributes, BLOCK_ROWS)
-        for block in blocks if self._source.row_count is not None else _with_pauses(blocks):
-            yield None if block is None else self._packed(block)
+    @property
+    def replayable(self) -> bool:
+        return self._source.row_count is not None
+
+    def feed_blocks(self, attributes: Collection[str], skip: int = 0) -> Iterator[FeedBlock | None]:
+        blocks = self._source.blocks(attributes, self._rows)
+        for block in blocks if self.replayable else _with_pauses(blocks):
+            if block is None:
+                yield None
+                continue
+            passed = min(skip, block.rows.num_rows)
+            skip -= passed
+            if passed < block.rows.num_rows:
+                yield self._packed(Block(block.rows.slice(passed), block.place.after(passed)) if passed else block)
 
     def _packed(self, block: Block) -> FeedBlock:
         ts = self._source.format.columns.ts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -57,19 +57,23 @@ class RayRuntime:
                 else:
                     session.feed(block)
             session.finish()
-            seconds = time.perf_counter() - started
-            matches = session.take()
-            statuses, shufflers = deployment.statuses(), deployment.shuffler_statuses()
-            latencies = [status.latency for status in session.sink_statuses()]
-        return RayRun(
-            matches,
-            session.events,
-            seconds,
-            _operator_reports(self.topology, statuses, seconds),
-            tuple(statuses),
-            tuple(shufflers),
-            max(latencies, key=lambda one: one.p99_s, default=LatencySummary()),
-        )
+            report = run_report(deployment, session, time.perf_counter() - started)
+            return replace(report, matches=session.take())
+
+
+def run_report(deployment: Deployment, session: Session, seconds: float) -> RayRun:
+    """What the actors of a run did, without its matches."""
+    statuses = deployment.statuses()
+    latencies = [status.latency for status in session.sink_statuses()]
+    return RayRun(
+        (),
+        session.events,
+        seconds,
+        _operator_reports(deployment.topology, statuses, seconds),
+        tuple(statuses),
+        tuple(deployment.shuffler_statuses()),
+        max(latencies, key=lambda one: one.p99_s, default=LatencySummary()),
+    )
 
 
 def _operator_reports(topology: Topology, statuses: list[UnitStatus], seconds: float) -> tuple[OperatorReport, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import ray
@@ -20,7 +20,16 @@ from shuffler.routing import NOTHING_YET
 _BLOCKS_IN_FLIGHT = 2
 _PROGRESS_EVERY_S = 0.5
 
+#: How often to look whether a checkpoint is due or done, while waiting for something else.
+_STEP_EVERY_S = 0.02
+
 Progress = Callable[[int, int], None]
+
+
+class Stepping(Protocol):
+    """Whoever has something to do now and then, such as checkpoints."""
+
+    def step(self, events: int, blocks: int) -> None: ...
 
 
 class Session:
@@ -30,11 +39,15 @@ class Session:
         self._deployment, self._progress = deployment, progress
         self._names = list(deployment.shufflers)
         self._calls: dict[str, deque[Any]] = {name: deque() for name in self._names}
-        self._turn = 0
         self._start: ReplayStart | None = None
         self._told = time.monotonic()
-        #: Events that were fed so far: the place in the stream.
-        self.events = 0
+        #: Events and blocks that were fed so far: the place in the stream.
+        self.events = self.blocks = 0
+        self.coordinator: Stepping | None = None
+
+    def go_on_from(self, events: int, blocks: int) -> None:
+        """The stream begins here instead of at its start; shufflers take turns as they would have."""
+        self.events, self.blocks = events, blocks
 
     def await_actors(self) -> None:
         """Returns when all actors are up; they start in parallel."""
@@ -44,12 +57,18 @@ class Session:
     def feed(self, block: FeedBlock) -> None:
         if self._start is None:
             self._start = ReplayStart(time.time(), block.first_ts)
-        name = self._names[self._turn % len(self._names)]
-        self._turn += 1
+        name = self._names[self.blocks % len(self._names)]
         self._wait_for_room(name, _BLOCKS_IN_FLIGHT)
         shuffler = self._deployment.shufflers[name]
         self._calls[name].append(shuffler.feed.remote(block.content, block.place, self.events, self._start))
         self.events += block.rows
+        self.blocks += 1
+        self._step()
+
+    def await_shufflers(self) -> None:
+        """Returns when the shufflers have worked on everything that they were fed."""
+        for name in self._names:
+            self._wait_for_room(name, 1)
 
     def flush(self, watermark_us: int = NOTHING_YET) -> None:
         """Passes on what waits in shufflers: the stream has nothing more for the moment."""
@@ -95,9 +114,15 @@ class Session:
             self._deployment.result(calls.popleft(), name)
 
     def _wait(self, call: Any) -> None:
-        while not self._deployment.wait_for(call, _PROGRESS_EVERY_S):
+        every_s = _PROGRESS_EVERY_S if self.coordinator is None else _STEP_EVERY_S
+        while not self._deployment.wait_for(call, every_s):
             self._tell()
+            self._step()
         self._tell()
+
+    def _step(self) -> None:
+        if self.coordinator is not None:
+            self.coordinator.step(self.events, self.blocks)
 
     def _tell(self) -> None:
         now = time.monotonic()

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from costmodel.events import EventColumns, Ints
-from costmodel.meeting import MeetingPairs, Relation, fulfilling, meeting_pairs
+from costmodel.meeting import Mask, MeetingPairs, Relation, fulfilling, meeting_pairs
 from costmodel.statistics import (
     Pair,
     PairSelectivity,
@@ -69,23 +69,10 @@ def estimate_statistics(
     else:
         needed = {attr.name for predicate in query.where for attr in attributes(predicate)}
         events = EventColumns.from_table(trace, attributes=needed)
-    estimator = _Estimator(query, events, pairs, np.random.default_rng(seed))
-    rates = estimator.rates()
-    for branch in query.branches:
-        estimator.measure(branch)
-    by_type, by_alias = estimator.selectivities()
-    statistics = Statistics(
-        window_us=query.window_us,
-        rates=rates,
-        type_pairs=by_type,
-        alias_pairs=by_alias,
-        filter_shares=estimator.filter_shares,
-        measured_for=tuple(dict.fromkeys(map(query_text, (query, *query.branches)))),
-    )
-    return Estimate(statistics, tuple(dict.fromkeys(estimator.notices)))
+    return Estimator(query, events, pairs, np.random.default_rng(seed)).estimate()
 
 
-class _Estimator:
+class Estimator:
     """Collects what the alternatives of a query show; two positions are measured where they first meet."""
 
     def __init__(self, query: Query, events: EventColumns, pairs: int, rng: np.random.Generator) -> None:
@@ -94,6 +81,21 @@ class _Estimator:
         self._types: dict[Pair, Pair] = {}  # pair of aliases -> pair of types
         self.filter_shares: dict[str, float] = {}
         self.notices: list[str] = []
+
+    def estimate(self) -> Estimate:
+        rates = self.rates()
+        for branch in self._query.branches:
+            self.measure(branch)
+        by_type, by_alias = self.selectivities()
+        statistics = Statistics(
+            window_us=self._query.window_us,
+            rates=rates,
+            type_pairs=by_type,
+            alias_pairs=by_alias,
+            filter_shares=self.filter_shares,
+            measured_for=tuple(dict.fromkeys(map(query_text, (self._query, *self._query.branches)))),
+        )
+        return Estimate(statistics, tuple(dict.fromkeys(self.notices)))
 
     def rates(self) -> dict[str, float]:
         """Events per window of each type of the query."""
@@ -150,9 +152,14 @@ class _Estimator:
         if not filters:
             return rows
         mask = fulfilling(self._events, filters, {position.alias: rows})
-        passed = int(np.count_nonzero(mask))
-        self.filter_shares[position.alias] = _share(passed, len(rows))
-        return rows[mask] if passed else rows
+        counted = self._counted(rows)
+        passed, total = int(np.count_nonzero(mask & counted)), int(np.count_nonzero(counted))
+        self.filter_shares[position.alias] = share_of(passed, total)
+        return rows[mask] if mask.any() else rows
+
+    def _counted(self, rows: Ints) -> Mask:
+        """Which of these events stand for the stream when shares of events are counted; here all do."""
+        return np.ones(len(rows), dtype=np.bool_)
 
     def _selectivity(self, branch: Query, one: Position, other: Position, rows: Mapping[str, Ints]) -> PairSelectivity:
         relation = Relation.MEMBERS if one is other else Relation.ANY
@@ -165,9 +172,11 @@ class _Estimator:
             found = self._distant_pairs(one, other, relation, rows)
         conditions = list(_conditions_between(branch, one.alias, other.alias))
         mask = fulfilling(self._events, conditions, {_FIRST: found.first, _SECOND: found.second})
-        share = _share(int(np.count_nonzero(mask)), len(found))
-        error = 0.0 if found.complete else math.sqrt(share * (1 - share) / len(found))
-        return PairSelectivity(one.alias, other.alias, share, error)
+        share = share_of(int(np.count_nonzero(mask)), len(found))
+        return PairSelectivity(one.alias, other.alias, share, self._standard_error(found, mask, share))
+
+    def _standard_error(self, found: MeetingPairs, mask: Mask, share: float) -> float:
+        return 0.0 if found.complete else math.sqrt(share * (1 - share) / len(found))
 
     def _draw(self, first: Ints, second: Ints, relation: Relation, window_us: int) -> MeetingPairs:
         return meeting_pairs(self._events.ts, first, second, window_us, relation, self._pairs, self._rng)
@@ -206,5 +215,6 @@ def _renamed(node: Node, names: Mapping[str, str]) -> Node:
     return rewrite(node, change)
 
 
-def _share(found: int, total: int) -> float:
+def share_of(found: int, total: int) -> float:
+    """A share of which no example was found counts as half an example."""
     return (found or 0.5) / total

@@ -53,6 +53,12 @@ class PairSelectivity:
     def pair(self) -> Pair:
         return pair_of(self.first, self.second)
 
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Where the selectivity lies with a confidence of 95 % (1.96 standard errors to either side)."""
+        margin = 1.96 * self.standard_error
+        return max(0.0, self.selectivity - margin), min(1.0, self.selectivity + margin)
+
 
 @dataclass(frozen=True, slots=True)
 class SubQuerySelectivity:
@@ -80,6 +86,26 @@ class SubQuerySelectivity:
         object.__setattr__(self, "pattern", str(tree))
 
 
+@dataclass(frozen=True, slots=True)
+class RateProfile:
+    """How the rate of a type varies: what the mean, which plans are made for, does not say.
+
+    `peak_rate` is the largest number of events in one window, windows laid end to end from the first event on;
+    `variation` is the standard deviation of these numbers divided by their mean (0 if events come evenly; about
+    1 / sqrt(mean) if they come at random). `share` is the type's share of all events of the trace.
+    """
+
+    peak_rate: float
+    variation: float
+    share: float
+
+    def __post_init__(self) -> None:
+        check_rate(self.peak_rate, "a peak rate")
+        check_share(self.share, "a type's share of all events")
+        if not (math.isfinite(self.variation) and self.variation >= 0):
+            raise StatisticsError(f"the variation of a rate must be 0 or more, got {self.variation:g}")
+
+
 @dataclass(frozen=True)
 class Statistics:
     """What a planner knows about a stream and the conditions of a query.
@@ -87,7 +113,8 @@ class Statistics:
     A pair of aliases overrides the pair of their types. `filter_shares` says which share of its type's events passes
     the conditions on one alias alone (1 if not given). `default_selectivity` stands in for missing pairs, and
     `check_fits` tells which. `measured_for` holds the queries (see `query_text`) that the selectivities belong to;
-    empty if that is not known. `name` is how messages call these statistics.
+    empty if that is not known. `profiles` say of types how their rates vary; planning does without.
+    `name` is how messages call these statistics.
     """
 
     window_us: int
@@ -98,11 +125,13 @@ class Statistics:
     filter_shares: Mapping[str, float] = field(default_factory=dict)
     default_selectivity: float | None = None
     measured_for: tuple[str, ...] = ()
+    profiles: Mapping[str, RateProfile] = field(default_factory=dict)
     name: str = field(default="the statistics", compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rates", dict(self.rates))
         object.__setattr__(self, "filter_shares", dict(self.filter_shares))
+        object.__setattr__(self, "profiles", dict(self.profiles))
         if not 0 < self.window_us <= MAX_WINDOW_US:
             raise StatisticsError(f"the window of {self.name} must be positive microseconds, got {self.window_us}")
         for event_type, rate in self.rates.items():
@@ -128,11 +157,17 @@ class Statistics:
 
     def scaled(self, scaling_factor: float) -> Statistics:
         """All primitive rates multiplied by c (4.2); selectivities stay."""
-        return replace(self, rates={name: rate * scaling_factor for name, rate in self.rates.items()})
+        return replace(
+            self,
+            rates={name: rate * scaling_factor for name, rate in self.rates.items()},
+            profiles={
+                name: replace(one, peak_rate=one.peak_rate * scaling_factor) for name, one in self.profiles.items()
+            },
+        )
 
     def rescaled(self, window_us: int) -> Statistics:
-        """The same stream and conditions seen through another window."""
-        return replace(self.scaled(window_us / self.window_us), window_us=window_us)
+        """The same stream and conditions seen through another window; how rates vary there is not known."""
+        return replace(self.scaled(window_us / self.window_us), window_us=window_us, profiles={})
 
     def rate(self, position: Position) -> float:
         """Events per window that pass the conditions on this position alone."""

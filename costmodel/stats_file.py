@@ -10,7 +10,8 @@
       ],
       "filter_shares": {"a1": 0.5},
       "default_selectivity": 1.0,
-      "measured_for": ["QUERY q PATTERN ..."]
+      "measured_for": ["QUERY q PATTERN ..."],
+      "profiles": {"A": {"peak_rate": 3120, "variation": 0.8, "share": 0.31}}
     }
 
 Everything after `selectivities` may be left out.
@@ -21,16 +22,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any
 
 from costmodel.documents import check_fields, fail, kind_of, number, numbers, read_document, texts, value_of_kind
-from costmodel.statistics import PairSelectivity, Statistics, SubQuerySelectivity
+from costmodel.statistics import PairSelectivity, RateProfile, Statistics, SubQuerySelectivity
 from decopa.errors import StatisticsError
 
 FORMAT = "decopa-stats"
 VERSION = 1
 _REQUIRED = ("format", "version", "window_us", "rates", "selectivities")
-_OPTIONAL = ("filter_shares", "default_selectivity", "measured_for")
+_OPTIONAL = ("filter_shares", "default_selectivity", "measured_for", "profiles")
+_PROFILE = ("peak_rate", "variation", "share")
 
 
 def to_json(statistics: Statistics) -> str:
@@ -51,6 +54,8 @@ def to_json(statistics: Statistics) -> str:
         document["default_selectivity"] = statistics.default_selectivity
     if statistics.measured_for:
         document["measured_for"] = list(statistics.measured_for)
+    if statistics.profiles:
+        document["profiles"] = {name: asdict(profile) for name, profile in statistics.profiles.items()}
     return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -73,6 +78,7 @@ def from_json(text: str, name: str = "stats.json") -> Statistics:
             filter_shares=numbers(document, "filter_shares", name),
             default_selectivity=number(document, "default_selectivity", name) if given_default else None,
             measured_for=texts(document, "measured_for", name),
+            profiles=_read_profiles(document, name),
             name=name,
         )
 
@@ -82,6 +88,18 @@ def _entry(subject: dict[str, Any], known: PairSelectivity | SubQuerySelectivity
     if known.standard_error:
         entry["standard_error"] = known.standard_error
     return entry
+
+
+def _read_profiles(document: dict[str, Any], name: str) -> dict[str, RateProfile]:
+    entries: dict[str, Any] = value_of_kind(document, "profiles", dict, name) if "profiles" in document else {}
+    found = {}
+    for event_type in entries:
+        where = f"{name}: profiles: '{event_type}'"
+        entry = value_of_kind(entries, event_type, dict, f"{name}: profiles")
+        check_fields(entry, _PROFILE, (), where)
+        with _located(where):
+            found[event_type] = RateProfile(**{field: number(entry, field, where) for field in _PROFILE})
+    return found
 
 
 def _read_selectivity(entry: Any, where: str, found: dict[str, list[Any]]) -> None:

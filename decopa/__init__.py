@@ -6,25 +6,47 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from actors.group import Limits
+    from cluster.options import Placement, RayOptions
     from costmodel.capacity import Capacity
     from costmodel.statistics import Statistics
     from decopa.api import RunResult, make_plan, plan, run, run_detailed
-    from decopa.errors import DecoPaError, LimitError, PlanError, QueryError, StatisticsError, TraceError
+    from decopa.errors import (
+        CheckpointError,
+        DecoPaError,
+        DeployError,
+        LimitError,
+        PlanError,
+        QueryError,
+        StatisticsError,
+        TraceError,
+    )
     from decopa.planning.plan import Plan
     from decopa.query.parser import parse, parse_workload
     from decopa.query.query import Query
+    from decopa.streaming import stream
+    from shuffler.checks import TraceColumns
+    from shuffler.lateness import Lateness
+    from shuffler.pacing import Replay
 
 __version__ = "0.1.0"
 _HOME = {
     "Limits": "actors.group",
+    "Lateness": "shuffler.lateness",
+    "Placement": "cluster.options",
+    "RayOptions": "cluster.options",
+    "Replay": "shuffler.pacing",
     "RunResult": "decopa.api",
+    "TraceColumns": "shuffler.checks",
     "Capacity": "costmodel.capacity",
     "Statistics": "costmodel.statistics",
     "make_plan": "decopa.api",
     "plan": "decopa.api",
     "run": "decopa.api",
     "run_detailed": "decopa.api",
+    "stream": "decopa.streaming",
+    "CheckpointError": "decopa.errors",
     "DecoPaError": "decopa.errors",
+    "DeployError": "decopa.errors",
     "LimitError": "decopa.errors",
     "PlanError": "decopa.errors",
     "QueryError": "decopa.errors",
@@ -37,16 +59,23 @@ _HOME = {
 }
 __all__ = [
     "Capacity",
+    "CheckpointError",
     "DecoPaError",
+    "DeployError",
+    "Lateness",
     "LimitError",
     "Limits",
+    "Placement",
     "Plan",
     "PlanError",
     "Query",
     "QueryError",
+    "RayOptions",
+    "Replay",
     "RunResult",
     "Statistics",
     "StatisticsError",
+    "TraceColumns",
     "TraceError",
     "make_plan",
     "parse",
@@ -54,6 +83,7 @@ __all__ = [
     "plan",
     "run",
     "run_detailed",
+    "stream",
 ]
 
 

@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -15,6 +15,7 @@ from actors.latency import LatencySummary
 from actors.reports import OperatorReport
 from cluster.local import DEFAULT_BATCH_SIZE, LocalRuntime
 from costmodel.capacity import Capacity
+from costmodel.estimate import Estimate
 from costmodel.statistics import Statistics
 from costmodel.throughput import Reading
 from decopa.errors import DecoPaError, PlanError, QueryError, did_you_mean
@@ -32,6 +33,7 @@ from shuffler.source import DEFAULT_LATENESS, Events, Lateness, TraceColumns, Tr
 
 if TYPE_CHECKING:
     from cluster.options import RayOptions
+    from cluster.spark.traces import LoadedTrace
 
 #: `left-deep` needs no statistics; the others measure the trace unless statistics are given.
 STRATEGIES = ("left-deep", *COST_BASED)
@@ -53,7 +55,8 @@ class RunResult:
     """The matches of a run and what it took to find them.
 
     `seconds` are those of the run itself, without opening, measuring, planning and starting. `statistics` are those
-    the plan was made with, one for each query, if any. Latency is measured on Ray only.
+    the plan was made with, one for each query, if any. Latency is measured on Ray only. `span_us` is the time from the
+    first to the last event.
     """
 
     matches: pa.Table
@@ -66,6 +69,7 @@ class RunResult:
     statistics: tuple[Statistics, ...] = ()
     latency: LatencySummary = field(default_factory=LatencySummary)
     dashboard: str | None = None
+    span_us: int = 0
 
 
 def run(
@@ -89,7 +93,8 @@ def run(
     """Every match of the query in the events, one row each, in canonical order.
 
     Columns: `query`, `start_ts`, `end_ts`, one per alias with the event id (a list of ids for a KL alias), and the
-    RETURN attributes as `alias.attribute`. `events` is a pyarrow Table, a path, or an iterable of RecordBatches.
+    RETURN attributes as `alias.attribute`. `events` is a pyarrow Table, a path, an iterable of RecordBatches, or a data
+    frame of a Spark on Ray (`cluster.spark.session.spark_on_ray`).
     With runtime "ray" the plan's units are Ray actors: on the Ray that this program is connected to, at RAY_ADDRESS, or
     on one that is started for the run.
 
@@ -147,29 +152,35 @@ def run_detailed(
     queries = as_workload(query)
     if strategy not in STRATEGIES:
         raise PlanError(f"unknown strategy '{strategy}'{did_you_mean(strategy, STRATEGIES)}")
-    source = events if isinstance(events, TraceSource) else open_trace(
-        events, columns=columns, assume_sorted=assume_sorted, nan_as_null=nan_as_null, lateness=lateness
-    )  # fmt: skip
+    loaded = _load_frame(events, columns) if is_spark_frame(events) else None
+    if loaded is not None:
+        source = loaded.source(nan_as_null=nan_as_null)
+    elif isinstance(events, TraceSource):
+        source = events
+    else:
+        source = open_trace(
+            events, columns=columns, assume_sorted=assume_sorted, nan_as_null=nan_as_null, lateness=lateness
+        )
     told = len(source.notices)  # more may come while it runs
     notices = [*source.notices, *_absent_types(queries, source, required=require_types)]
     used: tuple[Statistics, ...] = ()
     if plan is None and strategy != "left-deep":
         if statistics is None:
-            estimates = measure(queries, source)
+            estimates = measure(queries, source) if loaded is None else _measure_on_spark(queries, loaded)
             statistics = [one.statistics for one in estimates]
             notices += [notice for one in estimates for notice in one.notices]
         planned = plan_workload(queries, statistics, capacity, units=units, strategy=strategy)
         plan, notices = planned.plan, [*notices, *planned.notices]
     if statistics is not None:
         used = (statistics,) * len(queries) if isinstance(statistics, Statistics) else tuple(statistics)
-    plan = make_plan(queries, units=units) if plan is None else _fitting(plan, queries)
+    plan = make_plan(queries, units=units) if plan is None else fitting_plan(plan, queries)
     if runtime == "ray":
         if interleaving is not None:
             raise DecoPaError("interleaving is drawn in the local runtime only")
-        result = _run_on_ray(queries, plan, source, limits, ray, batch_size, progress)
+        result = _run_on_ray(queries, plan, source, loaded, limits, ray, batch_size, progress)
     else:
         result = _run_here(queries, plan, source, limits, batch_size, progress, interleaving)
-    return replace(result, statistics=used, notices=(*notices, *source.notices[told:]))
+    return replace(result, statistics=used, notices=(*notices, *source.notices[told:]), span_us=source.span_us)
 
 
 def _run_here(
@@ -195,13 +206,14 @@ def _run_on_ray(
     queries: Sequence[Query],
     plan: Plan,
     source: TraceSource,
+    loaded: LoadedTrace | None,
     limits: Limits,
     options: RayOptions | None,
     batch_size: int | None,
     progress: Progress | None,
 ) -> RunResult:
     # Imported here because Ray takes a second, and who runs locally should not wait for it.
-    from cluster.feeding import TraceBlocks
+    from cluster.feeding import BlockSource, TraceBlocks
     from cluster.options import RayOptions
     from cluster.placement import places_needed
     from cluster.ray_runtime import RayRuntime
@@ -210,7 +222,12 @@ def _run_on_ray(
     options = options or RayOptions()
     if batch_size is not None:
         options = replace(options, batch_size=batch_size)
-    runtime = RayRuntime(plan, TraceBlocks(source), limits=limits, options=options)
+    blocks: BlockSource = TraceBlocks(source)
+    if loaded is not None:
+        from cluster.spark.feeding import SparkBlocks
+
+        blocks = SparkBlocks(loaded.blocks, source.format, source.name)
+    runtime = RayRuntime(plan, blocks, limits=limits, options=options)
     with ray_session(address=options.address, cpus=places_needed(runtime.topology)) as dashboard:
         found = runtime.run(progress)
         matches = result_table(queries, found.matches)
@@ -226,6 +243,23 @@ def _run_on_ray(
         latency=found.latency,
         dashboard=dashboard,
     )
+
+
+def is_spark_frame(events: object) -> bool:
+    """Whether events are a data frame of Spark, without importing it."""
+    return type(events).__module__.startswith("pyspark.sql.") and hasattr(events, "sparkSession")
+
+
+def _load_frame(frame: Any, columns: TraceColumns) -> LoadedTrace:
+    from cluster.spark.traces import load_trace
+
+    return load_trace(frame, columns)
+
+
+def _measure_on_spark(queries: Sequence[Query], loaded: LoadedTrace) -> list[Estimate]:
+    from cluster.spark.stats import measure_on_spark
+
+    return measure_on_spark(queries, loaded.trace.frame, loaded.trace.columns)
 
 
 def _comparisons(reports: Sequence[OperatorReport]) -> int:
@@ -262,7 +296,8 @@ def as_workload(query: QueryLike) -> tuple[Query, ...]:
     return (query,) if isinstance(query, Query) else tuple(query)
 
 
-def _fitting(plan: Plan, queries: Sequence[Query]) -> Plan:
+def fitting_plan(plan: Plan, queries: Sequence[Query]) -> Plan:
+    """The plan, if it is one for these queries."""
     wanted = [branch for query in queries for branch in query.branches]
     planned = [part.query for part in plan.parts]
     if planned != wanted:

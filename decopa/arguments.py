@@ -7,13 +7,19 @@ from pathlib import Path
 from typing import NoReturn
 
 from decopa import __version__
+from decopa.argument_types import count, pair, positive
 from decopa.errors import DecoPaError
+from decopa.run_arguments import EXAMPLES, add_runtime_arguments, add_stream_arguments
+from decopa.trace_commands import add_trace_commands
 
 STRATEGIES = ("left-deep", "decopa", "decopa-paper", "exhaustive", "hybrid", "state", "rip", "centralized")
 READINGS = ("linear", "rates")
-RUNTIMES = ("local",)
 
 _QUERY_HELP = "a file with one or more queries, or the text of a query"
+_RUN_ABOUT = """\
+Finds every match of a query (or of several) in a trace: measures the trace unless --stats is given,
+makes a plan for --units processing units unless --plan is given, runs it, and shows what every
+operator was expected to do and what it did. Without --out the first matches are shown."""
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -26,17 +32,19 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"decopa {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command", parser_class=_Parser)
 
-    run = _command(
-        commands.add_parser("run", help="find all matches of a query in a trace"),
-        "Finds every match of a query (or of several) in a trace. Without --out the first matches are shown.",
-        "decopa run 'PATTERN SEQ(A a, B b) WHERE a.x < b.x WITHIN 10 s' --trace trace.parquet --out matches.parquet",
+    run = commands.add_parser(
+        "run",
+        help="find all matches of a query in a trace",
+        description=_RUN_ABOUT,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     _add_run_arguments(run)
 
     plan = _command(
         commands.add_parser("plan", help="make a plan for a query"),
         "Makes the plan by which `decopa run` would find the matches, as JSON for --plan, and shows it as a tree.",
-        "decopa plan query.txt --stats stats.json --units 8 --strategy decopa --out plan.json",
+        "decopa plan query.txt --stats stats.json --units 8 --out plan.json",
     )
     plan.add_argument("query", metavar="QUERY", help=_QUERY_HELP)
     _add_planning_arguments(plan)
@@ -78,6 +86,16 @@ def make_parser() -> argparse.ArgumentParser:
     )
     synthetic.set_defaults(command="trace synthetic")
     _add_synthetic_arguments(synthetic)
+    rides = _command(
+        kinds.add_parser("rides", help="bike rides like those of New York's Citi Bike"),
+        "Makes a seeded random trace of bike rides: types ShortY, LongY, VLongY (Young subscribers), ShortO ... (Old) "
+        "and ShortC ... (Customers), with duration, user, bike, start_station, lat, lon, end_station, end_lat and "
+        "end_lon, and the rhythm of days and weeks. About 33,000 rides a day.",
+        "decopa trace rides --days 14 --seed 7 --out rides.parquet",
+    )
+    rides.set_defaults(command="trace rides")
+    _add_rides_arguments(rides)
+    add_trace_commands(kinds)
     return parser
 
 
@@ -98,27 +116,18 @@ def _command(parser: argparse.ArgumentParser, about: str, example: str) -> argpa
 
 def _add_run_arguments(run: argparse.ArgumentParser) -> None:
     run.add_argument("query", metavar="QUERY", help=_QUERY_HELP)
-    _add_trace_arguments(run, required=True)
-    run.add_argument("--runtime", choices=RUNTIMES, default=RUNTIMES[0], help="where units run (default: %(default)s)")
+    _add_trace_arguments(run, required=True, live=True)
     _add_planning_arguments(run)
-    run.add_argument("--plan", metavar="FILE", type=Path, help="run this plan (see `decopa plan`) instead of a new one")
     _add_output_arguments(run, "where matches go: .parquet, .csv (lists joined by ';') or .jsonl")
-    run.add_argument("--batch-size", metavar="N", type=_count, help="events that are processed together")
-    run.add_argument("--max-matches", metavar="N", type=_count, help="stop above this many (default: 10 million)")
-    run.add_argument(
-        "--max-state-mb", metavar="N", type=_count, help="stop if a unit stores more than this (default: 4096)"
-    )
     _add_quiet(run)
+    add_runtime_arguments(run)
+    add_stream_arguments(run)
 
 
-def _add_trace_arguments(parser: argparse.ArgumentParser, *, required: bool) -> None:
-    parser.add_argument(
-        "--trace",
-        metavar="FILE",
-        required=required,
-        type=Path,
-        help="events: Parquet (or a directory of it), CSV or JSON lines, with the columns id, ts and type",
-    )
+def _add_trace_arguments(parser: argparse.ArgumentParser, *, required: bool, live: bool = False) -> None:
+    about = "events: Parquet (or a directory of it), CSV or JSON lines, with the columns id, ts and type"
+    about += "; - reads JSON lines from standard input as a live stream" if live else ""
+    parser.add_argument("--trace", metavar="FILE", required=required, type=Path, help=about)
     parser.add_argument("--id", metavar="COL", default="id", help="the column with event ids (default: %(default)s)")
     parser.add_argument("--ts", metavar="COL", default="ts", help="the column with times (default: %(default)s)")
     parser.add_argument("--type", metavar="COL", default="type", help="the column with types (default: %(default)s)")
@@ -127,21 +136,24 @@ def _add_trace_arguments(parser: argparse.ArgumentParser, *, required: bool) -> 
 
 
 def _add_planning_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--units", metavar="N", type=_count, default=1, help="processing units (default: %(default)s)")
+    parser.add_argument("--units", metavar="N", type=count, default=1, help="processing units (default: %(default)s)")
     parser.add_argument(
         "--strategy",
+        metavar="NAME",
         choices=STRATEGIES,
-        default=STRATEGIES[0],
-        help="how to plan (default: %(default)s); all but left-deep use statistics: --stats, or measured from --trace",
+        help=f"how to plan: {', '.join(STRATEGIES)}; all but left-deep use statistics: --stats, or measured from "
+        "--trace (default: decopa, or left-deep where there are no statistics)",
     )
     _add_cost_arguments(parser)
 
 
 def _add_cost_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stats", metavar="FILE", type=Path, help="rates and selectivities, see `decopa stats`")
-    parser.add_argument("--iota", metavar="N", type=_rate, help="events a unit ingests per second (default: 2 million)")
     parser.add_argument(
-        "--kappa", metavar="N", type=_rate, help="comparisons a unit makes per second (default: 100 million)"
+        "--iota", metavar="N", type=positive, help="events a unit ingests per second (default: 2 million)"
+    )
+    parser.add_argument(
+        "--kappa", metavar="N", type=positive, help="comparisons a unit makes per second (default: 100 million)"
     )
     parser.add_argument(
         "--reading",
@@ -161,19 +173,19 @@ def _add_quiet(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_synthetic_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--events", metavar="N", type=_count, required=True, help="number of events")
+    parser.add_argument("--events", metavar="N", type=count, required=True, help="number of events")
     parser.add_argument(
         "--rate", metavar="R", type=float, default=1000.0, help="events per second, all types (default: %(default)g)"
     )
-    parser.add_argument("--types", metavar="N", type=_count, default=5, help="event types (default: %(default)s)")
+    parser.add_argument("--types", metavar="N", type=count, default=5, help="event types (default: %(default)s)")
     parser.add_argument(
         "--zipf", metavar="Z", type=float, default=1.2, help="skew of the rates; 0 is none (default: %(default)s)"
     )
-    parser.add_argument("--keys", metavar="N", type=_count, default=100, help="values of k (default: %(default)s)")
+    parser.add_argument("--keys", metavar="N", type=count, default=100, help="values of k (default: %(default)s)")
     parser.add_argument(
         "--selectivity",
         metavar="A,B=P",
-        type=_pair,
+        type=pair,
         action="append",
         default=[],
         help="a column a_b on which a printed condition holds for a share P of (A, B) pairs; may be repeated",
@@ -187,34 +199,15 @@ def _add_synthetic_arguments(parser: argparse.ArgumentParser) -> None:
     _add_quiet(parser)
 
 
-def _count(text: str) -> int:
-    """A whole number of 1 or more; 1_000_000 and 1e6 are fine."""
-    try:
-        value = float(text) if "e" in text.lower() else int(text)
-        if value >= 1 and value == int(value):
-            return int(value)
-    except (ValueError, OverflowError):
-        pass
-    raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of 1 or more")
-
-
-def _rate(text: str) -> float:
-    """A positive number; 1e6 is fine."""
-    try:
-        value = float(text)
-        if 0 < value < float("inf"):
-            return value
-    except ValueError:
-        pass
-    raise argparse.ArgumentTypeError(f"'{text}' is not a positive number")
-
-
-def _pair(text: str) -> tuple[str, str, float]:
-    """`A,B=0.05` -> ('A', 'B', 0.05)"""
-    types, _, share = text.partition("=")
-    names = [name.strip() for name in types.split(",")]
-    try:
-        first, second = names
-        return first, second, float(share)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' is not like A,B=0.05") from None
+def _add_rides_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--days", metavar="N", type=count, default=14, help="days (default: %(default)s)")
+    parser.add_argument(
+        "--busyness",
+        metavar="X",
+        type=positive,
+        default=1.0,
+        help="multiplies the rides per day (default: %(default)g)",
+    )
+    parser.add_argument("--seed", metavar="S", type=int, default=0, help="same seed, same trace (default: %(default)s)")
+    _add_output_arguments(parser, "where the trace goes: .parquet, .csv or .jsonl", required=True)
+    _add_quiet(parser)

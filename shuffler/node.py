@@ -12,7 +12,7 @@ from decopa.errors import TraceError
 from shuffler.codecs import Codecs, needed_attributes
 from shuffler.columns import Place
 from shuffler.events import EventBatch, EventConverter, EventFormat
-from shuffler.feeder import LeafFeeder
+from shuffler.feeder import FeederState, LeafFeeder
 from shuffler.outbox import Clock, FlushPolicy, Outbox, Send
 from shuffler.pacing import Replay
 from shuffler.routing import END_OF_STREAM, NOTHING_YET, Delivery
@@ -50,6 +50,7 @@ class ShufflerNode:
         policy: FlushPolicy,
         clock: Clock,
         sleep: Callable[[float], None],
+        state: tuple[FeederState, ...] | None = None,
     ) -> None:
         self.name = topology.shuffler_names[number]
         self._replay, self._batch_size, self._policy = replay, batch_size, policy
@@ -70,6 +71,8 @@ class ShufflerNode:
             )
             for part in parts
         ]
+        for feeder, saved in zip(self._feeders, state or ()):
+            feeder.restore(saved)
         self.outbox = Outbox(self.name, topology, codecs.codec, send=send, policy=policy, clock=clock)
         self._last_ts: int | None = None
         self.events = 0
@@ -98,9 +101,11 @@ class ShufflerNode:
             self._put(part, feeder.advance(watermark_us))
         self.outbox.flush(urgent=True)
 
-    def barrier(self, number: int) -> None:
-        """Cuts the stream here: whatever was fed before is before the cut, for every receiver."""
+    def barrier(self, number: int) -> tuple[FeederState, ...]:
+        """Cuts the stream here: whatever was fed before is before the cut, for every receiver. Returns what it takes to
+        go on from here."""
         self.outbox.flush(barrier=number)
+        return tuple(feeder.snapshot() for feeder in self._feeders)
 
     def _feed_paced(self, events: EventBatch, start: ReplayStart) -> None:
         due = start.at_s + self._replay.arrivals(events.ts, events.first_ordinal, start.first_ts)

@@ -31,6 +31,13 @@ class RayLinks:
         self._calls: dict[str, deque[tuple[int, Any]]] = {target: deque() for target in handles}
         #: Time spent waiting for credit.
         self.waited_s = 0.0
+        self._waits_since: float | None = None
+
+    @property
+    def waited_so_far_s(self) -> float:
+        """With the wait that is not over yet. May be read from another thread."""
+        since = self._waits_since
+        return self.waited_s + (0.0 if since is None else time.perf_counter() - since)
 
     @property
     def in_flight(self) -> int:
@@ -63,7 +70,7 @@ class RayLinks:
 
     def _settle(self, target: str) -> None:
         """Waits for the acknowledgement of the oldest message to a receiver."""
-        started = time.perf_counter()
+        self._waits_since = started = time.perf_counter()
         sequence, call = self._calls[target].popleft()
         try:
             ray.get(call)
@@ -74,6 +81,7 @@ class RayLinks:
         else:
             self._channels[target].acknowledge(sequence)
         finally:
+            self._waits_since = None
             self.waited_s += time.perf_counter() - started
 
     def _resend(self, target: str) -> None:

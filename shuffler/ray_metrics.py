@@ -120,8 +120,9 @@ class BusyMeter:
     def fraction(self, busy_s: float) -> float:
         self._readings.append((self._clock(), busy_s))
         (begin, before), (end, after) = self._readings[0], self._readings[-1]
-        # Time is booked when a message is done, so that a long one may seem to be more than all the time.
-        return min((after - before) / (end - begin), 1.0) if end > begin else 0.0
+        # Time is booked when a message is done, so that a long one may seem to be more than all the time; and sleep is
+        # booked when it begins.
+        return min(max((after - before) / (end - begin), 0.0), 1.0) if end > begin else 0.0
 
 
 class Publisher:

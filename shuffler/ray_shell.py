@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import ray
 
@@ -15,12 +15,37 @@ from shuffler.ray_links import PeerFailed
 
 #: Watching and asking for reports must not wait behind messages.
 CONTROL = "control"
-CONCURRENCY_GROUPS = {CONTROL: 2}
+CONCURRENCY_GROUPS = {CONTROL: 4}
 
 
 def as_actor(shell: type[Shell]) -> Any:
     """The actor class of a shell; actors are not typed, and Ray's stubs do not know concurrency groups."""
     return ray.remote(concurrency_groups=CONCURRENCY_GROUPS)(shell)  # type: ignore[call-overload]
+
+
+T = TypeVar("T")
+
+
+class KeptResults(Generic[T]):
+    """Results by number, for whoever asks for them from another thread; each is handed out once."""
+
+    def __init__(self) -> None:
+        self._results: dict[int, T] = {}
+        self._arrived = threading.Condition()
+
+    def put(self, number: int, result: T) -> None:
+        with self._arrived:
+            self._results[number] = result
+            self._arrived.notify_all()
+
+    def wait(self, number: int, ended: threading.Event) -> T:
+        """Waits for a result, or for the end: then none will come."""
+        with self._arrived:
+            while number not in self._results:
+                if ended.is_set():
+                    raise PeerFailed(f"the run ended before checkpoint {number} came here")
+                self._arrived.wait(0.2)
+            return self._results.pop(number)
 
 
 class Shell:

@@ -12,6 +12,7 @@ import ray
 
 from shuffler.columns import Place
 from shuffler.events import EventFormat
+from shuffler.feeder import FeederState
 from shuffler.node import Marks, ReplayStart, ShufflerNode
 from shuffler.outbox import FlushPolicy
 from shuffler.pacing import Replay
@@ -37,6 +38,7 @@ class ShufflerSetup:
     window: int
     attempt: int = 0
     metrics: bool = True
+    state: tuple[FeederState, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,9 @@ class Shuffler(Shell):
         name = setup.topology.shuffler_names[setup.number]
         super().__init__(name, f"shuffler {setup.number}")
         self._sinks = setup.sinks
-        self._busy_s = self._slept_s = 0.0
+        self._slept_s = 0.0
+        #: Time spent on blocks that are done; when the one at work began, and the time waited until then.
+        self._work: tuple[float, float | None, float] = (0.0, None, 0.0)
         with self.working():
             self._links = RayLinks(name, setup.handles, window=setup.window, attempt=setup.attempt)
             self._node = ShufflerNode(
@@ -69,6 +73,7 @@ class Shuffler(Shell):
                 policy=setup.policy,
                 clock=time.time,
                 sleep=self._sleep,
+                state=setup.state,
             )
         metrics = ShufflerMetrics(name, setup.topology, self._links, self._status)
         self._metrics = Publisher(metrics.show) if setup.metrics else None
@@ -76,14 +81,13 @@ class Shuffler(Shell):
     def feed(self, rows: pa.Buffer | pa.Table, place: Place, first_ordinal: int, start: ReplayStart) -> int:
         """Shuffles a block of events: an Arrow stream as bytes, or a table that lies in the object store."""
         with self.working():
-            started, waited = time.perf_counter(), self._links.waited_s + self._slept_s
+            self._work = self._work[0], time.perf_counter(), self._links.waited_s + self._slept_s
             table = pa.ipc.open_stream(rows).read_all() if isinstance(rows, pa.Buffer) else rows
             first = 0
             for batch in table.to_batches():
                 self._node.feed(batch, place.after(first), first_ordinal + first, start)
                 first += batch.num_rows
-            waited = self._links.waited_s + self._slept_s - waited
-            self._busy_s += time.perf_counter() - started - waited
+            self._work = self._busy_s(), None, 0.0
         return int(table.num_rows)
 
     def flush(self, watermark_us: int = NOTHING_YET) -> None:
@@ -91,6 +95,11 @@ class Shuffler(Shell):
         with self.working():
             self._node.flush(watermark_us)
             self._links.wait_for_all()
+
+    def barrier(self, number: int) -> tuple[FeederState, ...]:
+        """Cuts the stream for a checkpoint; returns this shuffler's part of it."""
+        with self.working():
+            return self._node.barrier(number)
 
     def finish(self) -> None:
         """Ends the stream; returns when everyone this shuffler sends to has it."""
@@ -111,7 +120,16 @@ class Shuffler(Shell):
 
     def _status(self) -> ShufflerStatus:
         links, node = self._links, self._node
-        return ShufflerStatus(node.events, self._busy_s, links.waited_s, links.in_flight, node.outbox.messages_sent)
+        return ShufflerStatus(
+            node.events, self._busy_s(), links.waited_so_far_s, links.in_flight, node.outbox.messages_sent
+        )
+
+    def _busy_s(self) -> float:
+        """Time spent on work. A block that is played slowly takes minutes, so the one at work counts, too."""
+        done_s, started, waited_s = self._work
+        if started is None:
+            return done_s
+        return done_s + time.perf_counter() - started - (self._links.waited_so_far_s + self._slept_s - waited_s)
 
     def _mark(self, marks: Marks) -> None:
         for sink in self._sinks:

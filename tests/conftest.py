@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.sessions import ray_cluster, spark
 from tests.support.shared import SHARED
+
+__all__ = ["ray_cluster", "spark"]
 
 # Random plans over random queries are slow to draw, and a first call may compile a kernel: time is no verdict here.
 settings.register_profile(

@@ -14,7 +14,8 @@ PACKAGES = ("decopa", "costmodel", "shuffler", "actors", "cluster")
 LAYERS = ("decopa.errors", "decopa.query", "costmodel", "decopa.planning", "shuffler", "actors", "cluster", "decopa")
 #: Where Ray and Spark may be imported; everything else is tested in one process.
 RAY_SHELLS = (
-    "actors.ray_unit", "shuffler.ray_links", "shuffler.ray_shell", "shuffler.ray_shuffler", "cluster",
+    "actors.ray_unit", "shuffler.ray_links", "shuffler.ray_metrics", "shuffler.ray_shell", "shuffler.ray_shuffler",
+    "cluster",
 )  # fmt: skip
 SPARK_SHELLS = ("cluster.spark",)
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,6 +21,18 @@ class OperatorSpec:
     operator: PlanOperator
     #: The code of a string constant in the columns that this unit sees.
     code_of: Callable[[str], int]
+
+
+@dataclass(frozen=True)
+class LogicState:
+    """What a logic holds between two messages; nobody writes to it.
+
+    `rows` are the sets of rows that `actors.operators.row_sets` names for the operator, without those that nothing can
+    meet any more; `watermarks` are those of the sides. Indexes and sorted order follow from them.
+    """
+
+    rows: Mapping[str, Batch]
+    watermarks: tuple[int, ...]
 
 
 class OperatorLogic(Protocol):
@@ -46,3 +58,11 @@ class OperatorLogic(Protocol):
 
     @property
     def state_rows(self) -> int: ...
+
+    def snapshot(self) -> LogicState:
+        """What is held now: one copy of the live rows."""
+        ...
+
+    def restore(self, state: LogicState) -> None:
+        """Goes on from a snapshot; for a logic that has not seen anything yet."""
+        ...

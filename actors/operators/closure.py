@@ -87,14 +87,22 @@ class Closure:
             self.store.evict_before(watermark_us - self.window_us)
             self._drop_complete()
 
+    def snapshot(self) -> Batch:
+        """The stored rows whose family may still grow."""
+        rows = self.store.snapshot(self._growing(self.store.view()))
+        return Batch(rows.length, {name: rows.columns[name] for name in rows.columns if name != ARRIVAL}, rows.heaps)
+
+    def restore(self, rows: Batch, watermark_us: int) -> None:
+        self._watermark = watermark_us
+        self._insert(rows, arrival=0)  # before every batch that is to come
+
     def _insert(self, batch: Batch, arrival: int) -> None:
         arrivals = np.full(batch.length, arrival, dtype=np.int64)
         self.store.insert(Batch(batch.length, {**batch.columns, ARRIVAL: arrivals}, batch.heaps))
 
     def _drop_complete(self) -> None:
         if self._ends_with_rest and len(self.store):
-            rows = slice(self.store.begin, self.store.end)
-            growing = self._growing({name: column[rows] for name, column in self.store.columns.items()})
+            growing = self._growing(self.store.view())
             if int(growing.sum()) * 2 <= len(self.store):
                 self.store.keep(growing)
 

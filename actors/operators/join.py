@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from actors.operators.base import OperatorSpec
+from actors.operators.base import LogicState, OperatorSpec
 from actors.operators.pairing import Pairing, write_pairing
+from actors.operators.row_sets import SIDES
 from actors.operators.store import Store
 from actors.output import BLOCK, CHUNK, Counters, OutputBlocks
 from actors.pair_writer import PairWriter, Side
@@ -67,8 +68,7 @@ class JoinLogic:
         elif watermark_us != NOTHING_YET:
             store.evict_before(watermark_us - self.window_us)
             if self._passed[1 - side] is not None and len(store) > 2 * self._kept[1 - side]:
-                rows = {name: column[store.begin : store.end] for name, column in store.columns.items()}
-                live = self._live(1 - side, rows, watermark_us)
+                live = self._live(1 - side, store.view(), watermark_us)
                 if live is not None:
                     store.keep(live)
                 self._kept[1 - side] = len(store)
@@ -85,6 +85,19 @@ class JoinLogic:
     @property
     def state_rows(self) -> int:
         return sum(len(store) for store in self._stores)
+
+    def snapshot(self) -> LogicState:
+        rows = {
+            SIDES[side]: store.snapshot(self._live(side, store.view(), self._watermarks[1 - side]))
+            for side, store in enumerate(self._stores)
+        }
+        return LogicState(rows, tuple(self._watermarks))
+
+    def restore(self, state: LogicState) -> None:
+        self._watermarks = list(state.watermarks)
+        for side, store in enumerate(self._stores):
+            store.insert(state.rows[SIDES[side]])
+            self._kept[side] = len(store)
 
     def _live(self, side: int, rows: Mapping[str, Array], watermark_us: int) -> Array | None:
         """Flags of the rows of `side` that can still meet a row of the other side; None if all can."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from actors.operators.base import OperatorSpec
+from actors.operators.base import LogicState, OperatorSpec
 from actors.operators.closure import Closure
 from actors.operators.join import JoinLogic
+from actors.operators.row_sets import FAMILIES, row_sets
 from actors.output import Counters
-from decopa.planning.subquery import SubQuery
 from shuffler.batch import Batch
 from shuffler.routing import NOTHING_YET
 
@@ -42,18 +42,23 @@ class KleeneUnaryLogic:
     def state_rows(self) -> int:
         return len(self._closure.store)
 
+    def snapshot(self) -> LogicState:
+        return LogicState({FAMILIES: self._closure.snapshot()}, (self._watermark,))
+
+    def restore(self, state: LogicState) -> None:
+        (self._watermark,) = state.watermarks
+        self._closure.restore(state.rows[FAMILIES], self._watermark)
+
 
 class KleeneBinaryLogic:
     """Joins the rest of the pattern with the events of the Kleene position and forms groups on the spot."""
 
     def __init__(self, spec: OperatorSpec) -> None:
-        inputs = [source.sub_query for source in spec.plan.inputs(spec.operator)]
-        formed = spec.operator.sub_query.closed - inputs[0].closed - inputs[1].closed
-        strip = SubQuery(spec.operator.sub_query.aliases, spec.operator.sub_query.closed - formed)
-        self._rest_side = 0 if inputs[1].aliases == formed else 1
-        self._join = JoinLogic(spec, strip)
+        families = row_sets(spec.plan, spec.operator)[FAMILIES]
+        self._rest_side = families.side
+        self._join = JoinLogic(spec, families.sub_query)
         self.counters = self._join.counters
-        self._closure = Closure(spec, strip, self.counters)
+        self._closure = Closure(spec, families.sub_query, self.counters)
 
     def on_batch(self, side: int, batch: Batch) -> Iterator[Batch]:
         for strip in self._join.on_batch(side, batch):
@@ -79,3 +84,11 @@ class KleeneBinaryLogic:
     @property
     def state_rows(self) -> int:
         return self._join.state_rows + len(self._closure.store)
+
+    def snapshot(self) -> LogicState:
+        joined = self._join.snapshot()
+        return LogicState({**joined.rows, FAMILIES: self._closure.snapshot()}, joined.watermarks)
+
+    def restore(self, state: LogicState) -> None:
+        self._join.restore(state)
+        self._closure.restore(state.rows[FAMILIES], state.watermarks[1 - self._rest_side])

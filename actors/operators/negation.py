@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from actors.operators.base import OperatorSpec
+from actors.operators.base import LogicState, OperatorSpec
 from actors.operators.pairing import Pairing, equality_columns
+from actors.operators.row_sets import NEGATED, PENDING, row_sets
 from actors.operators.store import Store
 from actors.output import Counters
 from actors.pair_writer import PairWriter, Side
@@ -33,8 +34,7 @@ class NegationLogic:
         bound, query = spec.bound, spec.bound.query
         self.window_us = query.window_us
         inputs = [Side.of(bound, source.sub_query) for source in spec.plan.inputs(spec.operator)]
-        depths = [len(side.sub_query.scope(query)) for side in inputs]
-        self._positive_side = 0 if depths[0] < depths[1] else 1
+        self._positive_side = row_sets(spec.plan, spec.operator)[PENDING].side
         positive, negated = inputs[self._positive_side], inputs[1 - self._positive_side]
         order = query.order_constraints
         self.negation = next(n for n in query.negations if n.aliases == negated.sub_query.aliases)
@@ -77,9 +77,7 @@ class NegationLogic:
         yield from self._decide(batch if bool(decided.all()) else batch.take(np.flatnonzero(decided)))
         waiting = np.flatnonzero(~decided)
         if len(waiting):
-            rows = batch.take(waiting)
-            columns = {**rows.columns, DEADLINE: deadlines[waiting]}
-            self._waiting.insert(Batch(rows.length, columns, rows.heaps))
+            self._hold_back(batch.take(waiting), deadlines[waiting])
 
     def on_watermark(self, side: int, watermark_us: int) -> Iterator[Batch]:
         if side == self._positive_side:
@@ -105,6 +103,24 @@ class NegationLogic:
     @property
     def state_rows(self) -> int:
         return len(self._negated) + len(self._waiting)
+
+    def snapshot(self) -> LogicState:
+        oldest = self._oldest_open()
+        blocking = None if oldest == NOTHING_YET else self._negated.view()["min_ts"] >= oldest - self.window_us
+        waiting = self._waiting.snapshot()
+        columns = {name: waiting.columns[name] for name in self._layout.columns}
+        rows = {PENDING: Batch(waiting.length, columns, waiting.heaps), NEGATED: self._negated.snapshot(blocking)}
+        marks = (self._positive_watermark, self._negated_watermark)
+        return LogicState(rows, marks if self._positive_side == 0 else marks[::-1])
+
+    def restore(self, state: LogicState) -> None:
+        self._positive_watermark = state.watermarks[self._positive_side]
+        self._negated_watermark = state.watermarks[1 - self._positive_side]
+        self._negated.insert(state.rows[NEGATED])
+        self._hold_back(state.rows[PENDING], self._deadlines(state.rows[PENDING]))
+
+    def _hold_back(self, rows: Batch, deadlines: Array) -> None:
+        self._waiting.insert(Batch(rows.length, {**rows.columns, DEADLINE: deadlines}, rows.heaps))
 
     def _oldest_open(self) -> int:
         """No undecided or future positive match ends before this."""

@@ -53,6 +53,16 @@ class Store:
         columns = {name: column[start:stop].copy() for name, column in self.columns.items()}
         return Batch(stop - start, columns, self.heaps)
 
+    def view(self) -> dict[str, Array]:
+        """The columns of the rows held, which the next insertion may overwrite."""
+        return {name: column[self.begin : self.end] for name, column in self.columns.items()}
+
+    def snapshot(self, wanted: Array | None = None) -> Batch:
+        """A copy of the rows, or of those flagged in `wanted`. Heaps are shared, see `heaps`."""
+        if wanted is None:
+            return self.rows(self.begin, self.end)
+        return Batch(int(wanted.sum()), {name: column[wanted] for name, column in self.view().items()}, self.heaps)
+
     @property
     def heaps(self) -> dict[str, dict[str, Array]]:
         """Member columns by alias. The arrays stay valid when the store moves on: it appends or makes new ones."""

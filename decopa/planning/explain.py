@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +11,7 @@ from costmodel.throughput import Reading
 from decopa.errors import PlanError
 from decopa.planning.plan import Plan, PlanOperator, QueryPlan
 from decopa.planning.price import OperatorFigures, PricedPlan, units_of
+from decopa.planning.text_tree import columns_of, padded, printable, tree_rows, wrapped
 
 #: A sub-query is not wrapped to fewer columns than this, however narrow the terminal.
 _NARROWEST = 16
@@ -133,16 +133,6 @@ def hosts_text(operator: PlanOperator) -> str:
     return f"unit{'' if len(operator.hosts) == 1 else 's'} {numbers}"
 
 
-def sub_query_text(plan: QueryPlan, operator: PlanOperator) -> str:
-    """The sub-query with types; a leaf whose type occurs more than once in the query has its alias, too."""
-    text = operator.sub_query.text(plan.query)
-    types = [position.type for position in plan.query.positions]
-    if len(operator.sub_query.aliases) == 1 and types.count(text) > 1:
-        (alias,) = operator.sub_query.aliases
-        return f"{text} {alias}"
-    return text
-
-
 def travel(plan: QueryPlan, operator: PlanOperator) -> str:
     """How the operator's matches leave it: `partitioned` or `broadcast`, or as `result` of the plan."""
     if not plan.successors(operator):
@@ -179,11 +169,6 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def printable(text: str) -> str:
-    """The text without what a terminal would obey: names may hold anything."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
-
-
 # ------------------------------------------------------------------ the tree
 
 
@@ -193,17 +178,6 @@ class _Paint:
 
     def __call__(self, text: str, style: str) -> str:
         return f"{style}{text}{_PLAIN}" if self.color and style and text else text
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """One line of the tree: `lead` goes before its label, `below` before what the label continues with."""
-
-    lead: str
-    below: str
-    label: str
-    operator: PlanOperator
-    again: bool
 
 
 def _block(part: QueryPlan, priced: PricedPlan | None, paint: _Paint, width: int) -> list[str]:
@@ -227,7 +201,7 @@ def _block(part: QueryPlan, priced: PricedPlan | None, paint: _Paint, width: int
 
 
 def _table(part: QueryPlan, priced: PricedPlan | None, paint: _Paint, width: int) -> Iterator[str]:
-    rows = list(_rows(part, part.root, "", "", set()))
+    rows = list(tree_rows(part))
     figures = {} if priced is None else {one.operator.name: one for one in priced.operators}
     header = ["rule", "units", "matches"] + (["rate", "ingestion", "comparison"] if priced else [])
     cells = [[] if row.again else _cells(part, row.operator, figures.get(row.operator.name)) for row in rows]
@@ -235,11 +209,11 @@ def _table(part: QueryPlan, priced: PricedPlan | None, paint: _Paint, width: int
     widths = [max([len(title), *(len(line[at]) for line in cells if line)]) for at, title in enumerate(header)]
 
     taken = sum(widths) + len(_GAP) * len(widths)
-    longest = max(len(row.lead) + _columns(row.label) for row in rows)
+    longest = max(len(row.lead) + columns_of(row.label) for row in rows)
     marks_fit = longest + taken + len(_GAP) + max(map(len, marks)) <= width  # else they go below their operators
-    labels = [_wrapped(row.label, max(_NARROWEST, width - taken - len(row.lead))) for row in rows]
-    first = max([len("operator"), *(len(row.lead) + _columns(line) for row, ls in zip(rows, labels) for line in ls)])
-    yield paint(_GAP.join([_padded("operator", first), *_aligned(header, widths)]).rstrip(), _DIM)
+    labels = [wrapped(row.label, max(_NARROWEST, width - taken - len(row.lead))) for row in rows]
+    first = max([len("operator"), *(len(row.lead) + columns_of(line) for row, ls in zip(rows, labels) for line in ls)])
+    yield paint(_GAP.join([padded("operator", first), *_aligned(header, widths)]).rstrip(), _DIM)
     for row, lines, line, mark in zip(rows, labels, cells, marks, strict=True):
         aligned = _aligned(line, widths)
         if row.again:
@@ -249,24 +223,12 @@ def _table(part: QueryPlan, priced: PricedPlan | None, paint: _Paint, width: int
             for at, share in ((4, one.ingestion_share), (5, one.comparison_share)):
                 # A load is too high if it is beyond what rounding explains.
                 aligned[at] = paint(aligned[at], _YELLOW if share > 1 + 1e-9 else "")
-        label = _padded(lines[0], first - len(row.lead))
+        label = padded(lines[0], first - len(row.lead))
         styled = paint(label, _RED if mark else "")
         ending = [paint(mark, _RED)] if mark and marks_fit else []
         yield (paint(row.lead, _DIM) + _GAP.join([styled, *aligned, *ending])).rstrip()
         for more in [*lines[1:], *([mark] if mark and not marks_fit else [])]:
             yield paint(row.below, _DIM) + paint(more, _RED if mark else "")
-
-
-def _rows(part: QueryPlan, operator: PlanOperator, lead: str, below: str, seen: set[str]) -> Iterator[_Row]:
-    """The operator and what it is fed by; one that feeds several is shown in full once."""
-    again = operator.name in seen
-    inputs = () if again else part.inputs(operator)
-    seen.add(operator.name)
-    label = printable(f"{operator.name} {sub_query_text(part, operator)}")
-    yield _Row(lead, below + ("│  " if inputs else "   "), label, operator, again)
-    for place, source in enumerate(inputs):
-        last = place == len(inputs) - 1
-        yield from _rows(part, source, below + ("└─ " if last else "├─ "), below + ("   " if last else "│  "), seen)
 
 
 def _cells(part: QueryPlan, operator: PlanOperator, figures: OperatorFigures | None) -> list[str]:
@@ -290,29 +252,3 @@ def _aligned(cells: Sequence[str], widths: Sequence[int]) -> list[str]:
     return [
         cell.ljust(width) if at in (0, 2) else cell.rjust(width) for at, (cell, width) in enumerate(zip(cells, widths))
     ]
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    """The text in lines of at most `width` columns, broken after commas if there are any."""
-    lines, line = [], ""
-    for piece in text.replace(",", ",\n").split("\n"):
-        if line and _columns(line + piece) > width:
-            lines.append(line)
-            line = ""
-        line += piece
-        while _columns(line) > width:
-            at = next(at for at in range(len(line), 0, -1) if _columns(line[:at]) <= width)
-            lines.append(line[:at])
-            line = line[at:]
-    return [*lines, line] if line else lines
-
-
-def _padded(text: str, columns: int) -> str:
-    return text + " " * (columns - _columns(text))
-
-
-def _columns(text: str) -> int:
-    """Columns that the text takes on a terminal: East Asian letters take two, accents none."""
-    return sum(
-        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
-    )

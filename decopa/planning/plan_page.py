@@ -21,17 +21,16 @@ from decopa.planning.explain import (
     hosts_text,
     limiting_text,
     percent,
-    printable,
     quantity,
     scaling_text,
     shared_units,
     slices_text,
-    sub_query_text,
     travel,
     verdict,
 )
 from decopa.planning.plan_layout import LIGHT, Box, Layout
 from decopa.planning.price import OperatorFigures, PricedPlan
+from decopa.planning.text_tree import printable, sub_query_text
 
 #: Strategies by this name are what others are compared with.
 BASELINE = "centralized"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import multiprocessing
-from collections.abc import Callable, Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,9 +34,10 @@ class Context:
     quick: bool = False
     jobs: int = 2
 
-    def command(self, name: str) -> str:
-        flags = " --quick" if self.quick else ""
-        return f"`scripts/paper_experiments --only {name} --seeds {self.seeds}{flags}`"
+    def command(self, name: str, *, seeds: bool = False) -> str:
+        """How to run an experiment again; `seeds` if it depends on their number."""
+        flags = (f" --seeds {self.seeds}" if seeds else "") + (" --quick" if self.quick else "")
+        return f"`scripts/paper_experiments --only {name}{flags}`"
 
     def write_csv(self, name: str, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
         """Writes a table; returns the Markdown link to it."""
@@ -48,9 +50,18 @@ class Context:
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         """The function on every item, on as many processes as there are jobs; results in the order of the items."""
         if self.jobs <= 1:
-            return [function(item) for item in items]
+            return list(_counted(map(function, items), len(items)))
         with ProcessPoolExecutor(self.jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-            return list(pool.map(function, items, chunksize=max(1, min(8, len(items) // (4 * self.jobs)))))
+            chunk = max(1, min(8, len(items) // (4 * self.jobs)))
+            return list(_counted(pool.map(function, items, chunksize=chunk), len(items)))
+
+
+def _counted(results: Iterable[Result], total: int) -> Iterator[Result]:
+    """The results; says ten times how many there are."""
+    for done, result in enumerate(results, 1):
+        if done * 10 // total > (done - 1) * 10 // total:
+            print(f"  {done} of {total}", file=sys.stderr, flush=True)
+        yield result
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

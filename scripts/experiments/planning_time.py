@@ -44,9 +44,9 @@ def run(context: Context) -> Section:
     plots.lines(
         context.out / "planning_time.png",
         {name: (list(curve), list(curve.values())) for name, curve in seconds.items()},
-        title="Planning time (one core, 15 units)",
+        title="Figure 16: planning time (one core, 15 units)",
         x_label="types in the query",
-        y_label="seconds",
+        y_label="planning time (seconds)",
     )
     table = []
     for length, *times in rows:

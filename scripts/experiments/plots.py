@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import LogLocator, NullFormatter
 
 #: Okabe and Ito's colours, with a marker each.
 STYLES = {
@@ -25,6 +25,10 @@ STYLES = {
 }
 _OTHERS = [("#0072B2", "o", "-"), ("#D55E00", "^", "--"), ("#009E73", "D", ":"), ("#CC79A7", "v", "-.")]
 
+#: Beyond this many orders of magnitude a panel shows the orders themselves.
+_MOST_ORDERS = 30
+#: An axis of fewer decades also has ticks between the powers of ten.
+_FEW_DECADES = 2.5
 #: One panel: its title, the label of its x axis, the x values, and per series the lower quartile, median and upper
 #: quartile, as logarithms to the base 10.
 Quartiles = Sequence[tuple[float, float, float]]
@@ -38,20 +42,31 @@ def lines(
     for place, (name, (x, y)) in enumerate(series.items()):
         colour, marker, style = STYLES.get(name, _OTHERS[place % len(_OTHERS)])
         axes.plot(x, y, color=colour, marker=marker, linestyle=style, label=name)
-    axes.set(title=title, xlabel=x_label, ylabel=y_label, yscale="log")
+    axes.set(title=title, xlabel=x_label, ylabel=y_label)
+    _logarithmic(axes)
     axes.grid(alpha=0.3)
     axes.legend()
     _save(figure, path)
 
 
 def panels(path: Path, drawn: Sequence[Panel], *, title: str, y_label: str) -> None:
-    """Medians with quartiles as bars; a panel beyond 30 orders of magnitude shows the orders themselves."""
+    """Medians with quartiles as bars; a panel beyond `_MOST_ORDERS` orders of magnitude shows the orders themselves.
+
+    The other panels of a figure have the same range, if none is beyond.
+    """
     columns = 3 if len(drawn) > 4 else min(2, len(drawn))
     rows = -(-len(drawn) // columns)
-    figure, grid = plt.subplots(rows, columns, figsize=(4.8 * columns, 3.6 * rows), layout="constrained", squeeze=False)
-    for axes, (heading, x_label, x_values, series) in zip(grid.flat, drawn, strict=False):
+    beyond = [
+        max(abs(value) for quartiles in series.values() for triple in quartiles for value in triple) > _MOST_ORDERS
+        for _, _, _, series in drawn
+    ]
+    size = (4.8 * columns, 3.6 * rows + 0.5) if len(drawn) > 1 else (6.4, 4.4)
+    figure, grid = plt.subplots(
+        rows, columns, figsize=size, layout="constrained", squeeze=False, sharey=not any(beyond)
+    )  # fmt: skip
+    for place, (axes, orders, panel) in enumerate(zip(grid.flat, beyond, drawn, strict=False)):
+        heading, x_label, x_values, series = panel
         places = np.arange(len(x_values))
-        orders = max(abs(value) for quartiles in series.values() for triple in quartiles for value in triple) > 30
         for number, (name, quartiles) in enumerate(series.items()):
             colour, marker, style = STYLES.get(name, _OTHERS[number % len(_OTHERS)])
             parts = [np.array(part) for part in zip(*quartiles, strict=True)]
@@ -61,38 +76,56 @@ def panels(path: Path, drawn: Sequence[Panel], *, title: str, y_label: str) -> N
                 shifted, middle, yerr=[middle - low, high - middle], color=colour, marker=marker, linestyle=style,
                 markersize=5, capsize=2, elinewidth=0.8, label=name,
             )  # fmt: skip
-        label = f"{y_label}: orders of magnitude" if orders else y_label
-        axes.set(title=heading, xlabel=x_label, ylabel=label, yscale="symlog" if orders else "log")
-        if not orders:
-            axes.yaxis.set_minor_formatter(NullFormatter())
-            _at_least_a_decade(axes)
+        axes.set(title=heading, xlabel=x_label)
+        if orders:
+            axes.set_yscale("symlog", linthresh=1)
+            axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+            axes.set_ylabel(f"log10 of {y_label}")
+        else:
+            _logarithmic(axes)
+            if place % columns == 0 or any(beyond):
+                axes.set_ylabel(y_label)
         axes.set_xticks(places, [str(value) for value in x_values])
         axes.grid(alpha=0.3)
-        axes.legend(fontsize=8)
     for axes in list(grid.flat)[len(drawn) :]:
         axes.set_visible(False)
     figure.suptitle(title)
+    figure.align_ylabels()
+    handles, labels = grid.flat[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), fontsize=9)
     _save(figure, path)
 
 
-def _at_least_a_decade(axes: Any) -> None:
-    """Widens a logarithmic axis to whole powers of ten, so that it has labels."""
+def _logarithmic(axes: Any) -> None:
+    """A logarithmic y axis with plain numbers, and with enough of them also where it spans little."""
+    axes.set_yscale("log")
     low, high = axes.get_ylim()
-    axes.set_ylim(10.0 ** math.floor(math.log10(low)), 10.0 ** math.ceil(math.log10(high)))
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if math.log10(high / low) < _FEW_DECADES else (1,)))
+    axes.yaxis.set_major_formatter(lambda value, _: _tick(value))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _tick(value: float) -> str:
+    if 1e-3 <= value < 1e6:
+        return f"{value:,.10g}"
+    return f"$10^{{{math.log10(value):.0f}}}$"
 
 
 def shares_histogram(path: Path, series: Mapping[str, npt.NDArray[np.float64]]) -> None:
     """How often a planner reaches which share of the optimum; one panel per series, counts on a logarithmic axis."""
     figure, grid = plt.subplots(2, 2, figsize=(9, 6), layout="constrained", sharex=True, sharey=True)
-    for place, (axes, (name, shares)) in enumerate(zip(grid.flat, series.items(), strict=False)):
-        axes.hist(np.clip(shares, 0, 1) * 100, bins=np.linspace(0, 100, 41), color=_OTHERS[place % 2][0])
+    for axes, (name, shares) in zip(grid.flat, series.items(), strict=False):
+        colour, _, _ = STYLES[name.split(",")[0]]
+        axes.hist(np.clip(shares, 0, 1) * 100, bins=np.linspace(0, 100, 41), color=colour)
         axes.axvline(90, color="black", linestyle=":", linewidth=1)
-        axes.set(title=f"{name}: worst {shares.min():.1%}", yscale="log")
+        axes.set(title=f"{name}: worst {shares.min():.1%}")
+        _logarithmic(axes)
         axes.grid(alpha=0.3)
     for axes in grid[1]:
         axes.set_xlabel("c in % of the optimum (dotted: 90 %)")
     for axes in grid[:, 0]:
-        axes.set_ylabel("queries")
+        axes.set_ylabel("number of queries")
+    figure.suptitle(f"Share of the optimum, {len(next(iter(series.values())))} queries")
     _save(figure, path)
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costmodel.capacity import Capacity
-from costmodel.statistics import PairSelectivity, Statistics, SubQuerySelectivity
+from costmodel.statistics import PairSelectivity, RateProfile, Statistics, SubQuerySelectivity
 from costmodel.stats_file import from_json, to_json
 from decopa.errors import StatisticsError
 from tests.costmodel.drawn import BRANCHES, CAPACITIES, statistics
@@ -25,6 +25,7 @@ FULL = Statistics(
     filter_shares={"a1": 0.5},
     default_selectivity=1.0,
     measured_for=("QUERY q\nPATTERN A a\nWITHIN 1 s",),
+    profiles={"A": RateProfile(peak_rate=3_000.0, variation=0.8, share=0.99)},
 )
 
 
@@ -87,11 +88,27 @@ def test_random_statistics_are_read_back(data: st.DataObject) -> None:
         (edited(filter_shares={"a": 2}), "s.json: the share of events"),
         (edited(default_selectivity="1"), "'default_selectivity' must be a number"),
         (edited(measured_for="all"), "'measured_for' must be a list"),
+        (edited(profiles=[]), "'profiles' must be an object, got a list"),
+        (edited(profiles={"A": {"peak_rate": 1}}), "profiles: 'A': 'variation' is missing"),
+        (
+            edited(profiles={"A": {"peak_rate": 1, "variation": -1, "share": 1}}),
+            "s.json: profiles: 'A': the variation of a rate must be 0 or more",
+        ),
         (to_json(FULL).replace('"två ord": 0.5', '"A": 0.5'), "s.json: 'A' is given twice"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(text: str, problem: str) -> None:
     assert problem in message(text)
+
+
+def test_profiles_follow_the_scale_but_not_another_window() -> None:
+    assert FULL.scaled(2.0).profiles == {"A": RateProfile(6_000.0, 0.8, 0.99)}
+    assert FULL.rescaled(FULL.window_us * 2).profiles == {}
+
+
+def test_an_interval_stays_within_what_a_share_can_be() -> None:
+    assert PairSelectivity("A", "B", 0.5, 0.1).interval == pytest.approx((0.304, 0.696))
+    assert PairSelectivity("A", "B", 0.01, 0.1).interval == pytest.approx((0.0, 0.206))
 
 
 # ----------------------------------------------------------------------- capacity

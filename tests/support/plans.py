@@ -32,6 +32,12 @@ def random_plan(draw: st.DrawFn, query: Query) -> QueryPlan:
     return _with_units(draw, _with_partitions(draw, plan))
 
 
+@st.composite
+def rescaled(draw: st.DrawFn, plan: Plan) -> Plan:
+    """The same operators on other numbers of units, with other partition flags."""
+    return Plan(tuple(_with_units(draw, _with_partitions(draw, part)) for part in plan.parts))
+
+
 class _Builder:
     def __init__(self, draw: st.DrawFn, query: Query) -> None:
         self.draw, self.query = draw, query

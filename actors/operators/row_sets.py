@@ -1,0 +1,65 @@
+"""Which sets of rows the units of an operator hold, and which of their rows belong together on one unit.
+
+They follow from the plan alone, so whoever reads a saved state knows its columns, and whoever deals it out anew knows
+where each row may go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from decopa.planning.plan import PlanOperator, QueryPlan, Rule
+from decopa.planning.subquery import SubQuery
+from shuffler.routing import identity_columns
+
+#: Rows of each side of a join that partners may still come for.
+SIDES = ("side 0", "side 1")
+#: Strip matches of Kleene families that may still grow.
+FAMILIES = "families"
+#: Positive matches of a negation that are not decided yet.
+PENDING = "pending"
+#: Negated matches that may still block a positive one.
+NEGATED = "negated"
+
+
+@dataclass(frozen=True, slots=True)
+class RowSet:
+    """Matches of `sub_query`; they are where the rows of side `side` are, one unit or all of them.
+
+    With `together`, rows that agree in these columns must be on the same unit.
+    """
+
+    sub_query: SubQuery
+    side: int
+    together: tuple[str, ...] | None = None
+
+
+def row_sets(plan: QueryPlan, operator: PlanOperator) -> dict[str, RowSet]:
+    """The sets by name, for an operator that has inputs."""
+    inputs = [source.sub_query for source in plan.inputs(operator)]
+    closed = operator.sub_query.closed
+    match plan.rule(operator):
+        case Rule.JOIN:
+            return {SIDES[side]: RowSet(sub_query, side) for side, sub_query in enumerate(inputs)}
+        case Rule.KLEENE_UNARY:
+            (alias,) = closed - inputs[0].closed
+            return {FAMILIES: RowSet(inputs[0], 0, identity_columns(plan.query, inputs[0], alias))}
+        case Rule.KLEENE_BINARY:
+            (alias,) = closed - inputs[0].closed - inputs[1].closed
+            strip = SubQuery(operator.sub_query.aliases, closed - {alias})
+            rest = 0 if inputs[1].aliases == {alias} else 1
+            # A match of the rest and the strip matches that it is part of: an event that comes later extends them.
+            identity = identity_columns(plan.query, strip, alias)
+            return {
+                SIDES[rest]: RowSet(inputs[rest], rest, identity),
+                SIDES[1 - rest]: RowSet(inputs[1 - rest], 1 - rest),
+                FAMILIES: RowSet(strip, rest, identity),
+            }
+        case Rule.NEGATION:
+            depths = [len(sub_query.scope(plan.query)) for sub_query in inputs]
+            positive = 0 if depths[0] < depths[1] else 1
+            return {
+                PENDING: RowSet(inputs[positive], positive),
+                NEGATED: RowSet(inputs[1 - positive], 1 - positive),
+            }
+    raise ValueError(f"operator {operator.name} has no inputs, so nothing is stored for it")

@@ -1,0 +1,83 @@
+"""Matches that are published with the checkpoint: staged, then shown, each exactly once.
+
+    part-00000007.parquet    matches between checkpoints 6 and 7; appears when checkpoint 7 is complete
+    _staged/                 what is not published yet; readers pass it by
+
+A part is staged before its checkpoint is declared complete, and moved into place after. A crash in between leaves a
+staged part that the manifest names: whoever resumes moves it. Staged parts that no complete checkpoint names are
+removed, and written again by the next attempt.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from decopa.errors import OutputError
+
+FORMATS = ("parquet", "jsonl")
+
+
+class PublishedMatches:
+    """A folder of parts, in Parquet or JSON lines."""
+
+    def __init__(self, folder: Path, form: str = "parquet") -> None:
+        if form not in FORMATS:
+            raise OutputError(f"matches are published as {' or '.join(FORMATS)}, not '{form}'")
+        self.folder, self._form = folder, form
+        self._staged = folder / "_staged"
+
+    def prepare(self, published: Iterable[str]) -> None:
+        """Makes the folder show exactly these parts: finishes what was begun, and removes what no one declared."""
+        wanted = set(published)
+        try:
+            self._staged.mkdir(parents=True, exist_ok=True)
+            self.publish(wanted)
+            for path in self._staged.iterdir():
+                path.unlink()
+            odd = sorted(path.name for path in self.folder.glob("part-*") if path.name not in wanted)
+        except OSError as err:
+            raise OutputError(f"cannot write to {self.folder}: {err.strerror}; check the folder's rights") from err
+        if odd:
+            raise OutputError(
+                f"{self.folder} holds '{odd[0]}', which this run has not written; name an empty folder, or resume the "
+                "run that it belongs to"
+            )
+        missing = sorted(name for name in wanted if not (self.folder / name).is_file())
+        if missing:
+            raise OutputError(f"{self.folder} lacks '{missing[0]}', which had been published; was it moved away?")
+
+    def stage(self, number: int, matches: pa.Table) -> str | None:
+        """Writes the matches of a checkpoint where no reader looks; None if there are none."""
+        if not matches.num_rows:
+            return None
+        name = f"part-{number:08d}.{self._form}"
+        path = self._staged / name
+        try:
+            with path.open("wb") as file:
+                if self._form == "parquet":
+                    pq.write_table(matches, file, compression="zstd")
+                else:
+                    for row in matches.to_pylist():
+                        file.write(json.dumps(row, default=str).encode() + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as err:
+            raise OutputError(f"cannot write {path}: {err.strerror}; check rights and free space") from err
+        return name
+
+    def publish(self, names: Iterable[str]) -> None:
+        """Shows staged parts; those that are shown already stay as they are."""
+        for name in names:
+            staged = self._staged / name
+            if staged.exists():
+                os.replace(staged, self.folder / name)
+
+    def finish(self) -> None:
+        shutil.rmtree(self._staged, ignore_errors=True)

@@ -1,0 +1,221 @@
+"""A run that survives: its checkpoints are where it goes on when an actor, a node or the driver is lost.
+
+What is lost takes the whole graph back to the last complete checkpoint: all actors are started anew with what they held
+then, the source plays again from the cut, and messages of the attempt before are told apart by its number.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from actors.group import Limits
+from actors.rescale import rescale, rescale_feeders
+from actors.state import UnitsCodec, UnitsState, decode_shuffler
+from cluster.checkpoint.coordinator import Coordinator, Merge, Published
+from cluster.checkpoint.output import PublishedMatches
+from cluster.checkpoint.store import CheckpointStore, Manifest
+from cluster.deployment import ActorLost, Deployment, Restored
+from cluster.feeding import BlockSource
+from cluster.options import RayOptions
+from cluster.ray_runtime import RayRun, run_report
+from cluster.session import Progress, Session
+from decopa.errors import CheckpointError, DeployError
+from decopa.planning.plan import Plan
+from decopa.planning.validate import check_structure
+from decopa.query.binding import bind
+from shuffler.codecs import needed_attributes
+from shuffler.events import EventFormat
+from shuffler.strings import StringPool
+from shuffler.topology import Topology
+
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.2, 10.0
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """Where checkpoints go (a path or a URI that pyarrow knows, seen by all nodes), how often, and how many are kept.
+
+    `retries` is how often a run is taken up again without a checkpoint having been completed in between.
+    """
+
+    location: str
+    every_s: float = 1.0
+    keep: int = 3
+    retries: int = 5
+
+    def __post_init__(self) -> None:
+        if self.every_s <= 0 or self.keep < 1 or self.retries < 0:
+            raise CheckpointError("checkpoints need a positive interval, and one at least must be kept")
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """One time that the run was taken up again: what was lost, and how long until events flowed again."""
+
+    lost: str
+    checkpoint: int
+    seconds: float
+
+
+@dataclass
+class CheckpointedRun:
+    """What a run did; `run` has no matches, they are in the parts."""
+
+    run: RayRun | None
+    published: Published
+    recoveries: list[Recovery] = field(default_factory=list)
+    checkpoint_s: list[float] = field(default_factory=list)
+
+
+class CheckpointedRuntime:
+    """As `RayRuntime`, with checkpoints. `source` opens the events; it must give the same ones every time."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        source: BlockSource,
+        *,
+        merge: Merge,
+        output: PublishedMatches,
+        checkpoints: Checkpoints,
+        limits: Limits,
+        options: RayOptions,
+    ) -> None:
+        check_structure(plan)
+        if not source.replayable:
+            raise CheckpointError(
+                "a live stream cannot be played again, so a run on it cannot have checkpoints; use decopa.stream, or "
+                "a trace that is stored"
+            )
+        self._plan, self._source, self._merge, self._output = plan, source, merge, output
+        self._checkpoints, self._limits, self._options = checkpoints, limits, options
+        self._store = CheckpointStore(checkpoints.location)
+        self.topology = Topology(plan, options.shufflers)
+        schema = source.format.schema
+        self._attributes = needed_attributes([bind(part.query, schema) for part in plan.parts], schema)
+
+    def run(self, progress: Progress | None = None) -> CheckpointedRun:
+        """Runs to the end of the stream, from the last complete checkpoint if there is one."""
+        result = CheckpointedRun(None, Published())
+        failures = 0
+        lost_at: float | None = None
+        lost = ""
+        while True:
+            manifest = self._store.latest()
+            if manifest is not None and manifest.finished:
+                self._output.prepare(manifest.parts)
+                self._output.finish()
+                result.published = Published(manifest.number, manifest.parts, manifest.matches)
+                return result
+            before = result.published.number
+
+            def resumed(manifest: Manifest | None = manifest, since: float | None = lost_at, what: str = lost) -> None:
+                if since is not None:
+                    number = manifest.number if manifest is not None else 0
+                    result.recoveries.append(Recovery(what, number, time.monotonic() - since))
+
+            try:
+                self._attempt(manifest, result, progress, resumed)
+                return result
+            except ActorLost as err:
+                lost_at, lost = time.monotonic(), err.process
+                failures = 1 if result.published.number > before else failures + 1
+                if failures > self._checkpoints.retries:
+                    raise DeployError(
+                        f"{err}; taken up {failures - 1} times without getting further. Everything up to checkpoint "
+                        f"{result.published.number} is safe: go on with `decopa resume {self._store.location}`"
+                    ) from err
+                time.sleep(min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2 ** (failures - 1)))
+
+    def _attempt(
+        self,
+        manifest: Manifest | None,
+        result: CheckpointedRun,
+        progress: Progress | None,
+        resumed: Callable[[], None],
+    ) -> None:
+        attempt = 0 if manifest is None else manifest.attempt + 1
+        published = Published() if manifest is None else Published(manifest.number, manifest.parts, manifest.matches)
+        self._store.discard_after(published.number)
+        self._output.prepare(published.parts)
+        result.published = published
+        restored = None if manifest is None else restore(self._store, manifest, self.topology, self._source.format)
+        deployment = Deployment(
+            self.topology,
+            self._source.format,
+            self._limits,
+            self._options,
+            attempt=attempt,
+            store=self._store,
+            restored=restored,
+        )
+        with deployment:
+            session = Session(deployment, progress)
+            session.go_on_from(*((0, 0) if manifest is None else (manifest.events, manifest.blocks)))
+            session.await_actors()
+            coordinator = Coordinator(
+                deployment,
+                self._store,
+                self._output,
+                merge=self._merge,
+                plan=self._plan.to_json(),
+                attempt=attempt,
+                published=published,
+                every_s=self._checkpoints.every_s,
+                keep=self._checkpoints.keep,
+            )
+            session.coordinator = coordinator
+            resumed()
+            started = time.perf_counter()
+            try:
+                for block in self._source.feed_blocks(self._attributes, skip=session.events):
+                    assert block is not None, "stored traces do not pause"
+                    session.feed(block)
+                session.await_shufflers()
+                coordinator.wait_for_pending()
+                session.coordinator = None
+                session.finish()
+                coordinator.finish(session.events, session.blocks, session.take())
+            finally:
+                result.published = coordinator.published
+                result.checkpoint_s += coordinator.durations_s
+            result.run = run_report(deployment, session, time.perf_counter() - started)
+
+
+def restore(store: CheckpointStore, manifest: Manifest, topology: Topology, form: EventFormat) -> Restored:
+    """What every process held at the checkpoint; dealt out anew if the plan has another number of units now."""
+    saved = Topology(Plan.from_json(manifest.plan), manifest.shufflers)
+    payloads = {name: store.read_state(manifest, name) for name in manifest.states}
+    if saved.plan == topology.plan and saved.shufflers == topology.shufflers:
+        units = {process.name: payloads[process.name] for process in topology.units}
+        feeders = {
+            name: decode_shuffler(topology.routing, payloads[name], name).feeders for name in topology.shuffler_names
+        }
+        return Restored(units, feeders)
+    return _rescaled(saved, topology, form, payloads)
+
+
+def _rescaled(old: Topology, new: Topology, form: EventFormat, payloads: dict[str, bytes]) -> Restored:
+    if len(old.plan.parts) != len(new.plan.parts):
+        raise CheckpointError("the checkpoint is of other queries; go on with those")
+    units: dict[str, bytes] = {}
+    feeders: list[tuple[Any, ...]] = [() for _ in range(new.shufflers)]
+    shufflers = [decode_shuffler(old.routing, payloads[name], name) for name in old.shuffler_names]
+    for part, (before, after) in enumerate(zip(old.routing, new.routing, strict=True)):
+        bound, strings = bind(after.plan.query, form.schema), StringPool()
+        codec = UnitsCodec(before, bound, strings, part=part)
+        groups = [
+            codec.decode(payloads[process.name], f"the checkpoint of {process.name}").group
+            for process in old.units
+            if process.part == part
+        ]
+        payload = UnitsCodec(after, bound, strings, part=part).encode(
+            UnitsState(part, 0, rescale(before, after, groups))
+        )
+        units |= {process.name: payload for process in new.units if process.part == part}
+        dealt = rescale_feeders(before, after, [shuffler.feeders[part] for shuffler in shufflers])
+        feeders = [(*mine, more) for mine, more in zip(feeders, dealt, strict=True)]
+    return Restored(units, dict(zip(new.shuffler_names, feeders, strict=True)))

@@ -1,0 +1,217 @@
+"""Checkpoints on a filesystem: one folder each, complete once its manifest is there.
+
+    job.json                              what is running, for `decopa resume`
+    checkpoint-00000007/<process>.state   what each process held at the cut
+    checkpoint-00000007/manifest.json     written last: where the stream was cut, and a checksum of every file
+
+Any filesystem that pyarrow knows will do (a path, or a URI such as s3://bucket/folder); all nodes must see it. Nothing
+in a manifest leads out of the folder: names of files are made from names of processes, not read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from pyarrow import fs
+
+from decopa.errors import CheckpointError
+
+FORMAT = "decopa-checkpoint"
+VERSION = 1
+_FOLDER = re.compile(r"checkpoint-(\d{8})")
+#: A manifest or job larger than this is none.
+_MAX_DOCUMENT = 64 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class StoredState:
+    """What was written for a process."""
+
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A complete checkpoint of a run of `plan` (as JSON). `events` is the place of the cut in the stream, `blocks` how
+    many blocks were before it.
+
+    `parts` names the files of matches that are published with it; `finished` is set at the end of the stream.
+    """
+
+    number: int
+    attempt: int
+    plan: str
+    shufflers: int
+    events: int
+    blocks: int
+    states: Mapping[str, StoredState]
+    parts: tuple[str, ...] = ()
+    matches: int = 0
+    finished: bool = False
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+class CheckpointStore:
+    """`location` is a folder, as a path or as a URI of a filesystem that pyarrow knows."""
+
+    def __init__(self, location: str | Path) -> None:
+        self.location = str(location)
+        self._files = _filesystem(self.location)
+
+    # --------------------------------------------------------------- writing
+
+    def write_state(self, number: int, process: str, payload: bytes) -> StoredState:
+        self._files.create_dir(_folder(number), recursive=True)
+        self._replace(f"{_folder(number)}/{_file_of(process)}", payload)
+        return StoredState(len(payload), hashlib.sha256(payload).hexdigest())
+
+    def commit(self, manifest: Manifest) -> None:
+        """From here on the checkpoint is complete."""
+        self._files.create_dir(_folder(manifest.number), recursive=True)
+        document = {"format": FORMAT, "version": VERSION, **asdict(manifest)}
+        self._replace(f"{_folder(manifest.number)}/manifest.json", _json(document))
+
+    def prune(self, keep: int) -> None:
+        """Removes all but the last `keep` complete checkpoints, and what is older than them."""
+        complete = [number for number in self.numbers() if self._exists(f"{_folder(number)}/manifest.json")]
+        for number in self.numbers():
+            if complete[-keep:] and number < complete[-keep:][0]:
+                self._files.delete_dir(_folder(number))
+
+    def discard_after(self, number: int) -> None:
+        """Removes checkpoints that were begun after this one and never completed."""
+        for other in self.numbers():
+            if other > number:
+                self._files.delete_dir(_folder(other))
+
+    def write_job(self, job: Mapping[str, Any]) -> None:
+        self._files.create_dir("", recursive=True)
+        self._replace("job.json", _json({"format": "decopa-job", "version": VERSION, **job}))
+
+    # --------------------------------------------------------------- reading
+
+    def numbers(self) -> list[int]:
+        """The checkpoints that were begun, oldest first."""
+        if self._files.get_file_info("").type != fs.FileType.Directory:
+            return []
+        found = (_FOLDER.fullmatch(info.base_name) for info in self._files.get_file_info(fs.FileSelector("")))
+        return sorted(int(match[1]) for match in found if match)
+
+    def latest(self) -> Manifest | None:
+        """The last checkpoint whose manifest and files are whole; None if there is none."""
+        for number in reversed(self.numbers()):
+            try:
+                manifest = self.read(number)
+                for process in manifest.states:
+                    self.read_state(manifest, process)
+            except CheckpointError:
+                continue
+            return manifest
+        return None
+
+    def read(self, number: int) -> Manifest:
+        path = f"{_folder(number)}/manifest.json"
+        document = self._document(path, FORMAT)
+        try:
+            states = {str(name): StoredState(**stored) for name, stored in document.pop("states").items()}
+            document["parts"] = tuple(_checked_part(name) for name in document["parts"])
+            manifest = Manifest(states=states, **document)
+        except (KeyError, TypeError, AttributeError) as err:
+            raise CheckpointError(f"{self._shown(path)} is damaged: {err}") from err
+        if manifest.number != number:
+            raise CheckpointError(f"{self._shown(path)} is that of checkpoint {manifest.number}")
+        return manifest
+
+    def read_state(self, manifest: Manifest, process: str) -> bytes:
+        """What a process held; refused if it is not what was written."""
+        path = f"{_folder(manifest.number)}/{_file_of(process)}"
+        stored = manifest.states.get(process)
+        if stored is None:
+            raise CheckpointError(f"checkpoint {manifest.number} in {self.location} knows no process '{process}'")
+        payload = self._read(path, stored.size)
+        if len(payload) != stored.size or hashlib.sha256(payload).hexdigest() != stored.sha256:
+            raise CheckpointError(f"{self._shown(path)} is damaged: it is not what was written")
+        return payload
+
+    def read_job(self) -> dict[str, Any]:
+        return self._document("job.json", "decopa-job")
+
+    # --------------------------------------------------------------- files
+
+    def _document(self, path: str, expected: str) -> dict[str, Any]:
+        if not self._exists(path):
+            raise CheckpointError(f"no {self._shown(path)}; check that this is the folder of a run with checkpoints")
+        try:
+            document = json.loads(self._read(path, _MAX_DOCUMENT).decode("utf-8"))
+            found = (document.pop("format"), document.pop("version"))
+        except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as err:
+            raise CheckpointError(f"{self._shown(path)} is damaged: {err}") from err
+        if found != (expected, VERSION):
+            raise CheckpointError(
+                f"{self._shown(path)} is {found[0]} version {found[1]}, but this decopa reads {expected} version "
+                f"{VERSION}; resume with the release that wrote it, or start anew"
+            )
+        return dict(document)
+
+    def _exists(self, path: str) -> bool:
+        return bool(self._files.get_file_info(path).type == fs.FileType.File)
+
+    def _read(self, path: str, most: int) -> bytes:
+        try:
+            with self._files.open_input_stream(path) as stream:
+                return bytes(stream.read(most + 1))
+        except OSError as err:
+            raise CheckpointError(f"cannot read {self._shown(path)}: {err}") from err
+
+    def _replace(self, path: str, payload: bytes) -> None:
+        """The whole file or nothing: written beside, then renamed."""
+        try:
+            with self._files.open_output_stream(f"{path}.part") as stream:
+                stream.write(payload)
+            self._files.move(f"{path}.part", path)
+        except OSError as err:
+            raise CheckpointError(
+                f"cannot write {self._shown(path)}: {err}; check the folder's rights and free space"
+            ) from err
+
+    def _shown(self, path: str) -> str:
+        return f"{self.location.rstrip('/')}/{path}"
+
+
+def _filesystem(location: str) -> fs.FileSystem:
+    try:
+        if "://" in location:
+            base, path = fs.FileSystem.from_uri(location)
+        else:
+            base, path = fs.LocalFileSystem(), str(Path(location).resolve())
+        base.create_dir(path, recursive=True)
+    except (OSError, ValueError) as err:
+        raise CheckpointError(f"cannot keep checkpoints in '{location}': {err}") from err
+    return fs.SubTreeFileSystem(path, base)
+
+
+def _folder(number: int) -> str:
+    return f"checkpoint-{number:08d}"
+
+
+def _file_of(process: str) -> str:
+    return quote(process, safe="") + ".state"
+
+
+def _checked_part(name: object) -> str:
+    """The name of a file of matches: a plain one, so that no manifest can point elsewhere."""
+    if not isinstance(name, str) or not re.fullmatch(r"part-\d{8}\.(parquet|jsonl)", name):
+        raise CheckpointError(f"'{name}' is no name of a file of matches")
+    return name
+
+
+def _json(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, indent=1, sort_keys=True).encode("utf-8")

@@ -1,0 +1,33 @@
+"""A trace that Spark has prepared, as the Ray runtime takes it: blocks go to the shufflers without passing here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from cluster.feeding import FeedBlock
+from cluster.spark.blocks import Block
+from shuffler.columns import Place
+from shuffler.events import EventFormat
+
+
+class SparkBlocks:
+    """A `BlockSource` over blocks in time order."""
+
+    def __init__(self, blocks: Sequence[Block], form: EventFormat, name: str) -> None:
+        self._blocks, self._form, self._name = tuple(blocks), form, name
+
+    @property
+    def format(self) -> EventFormat:
+        return self._form
+
+    @property
+    def replayable(self) -> bool:
+        return True
+
+    def feed_blocks(self, attributes: Collection[str], skip: int = 0) -> Iterator[FeedBlock]:
+        """Blocks go out whole, so `skip` must be the end of one: only that is where a stream of them is cut."""
+        first_row = 0
+        for block in self._blocks:
+            if first_row >= skip:
+                yield FeedBlock(block.table, block.rows, Place(self._name, first_row), block.first_ts_us)
+            first_row += block.rows

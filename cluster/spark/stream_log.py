@@ -1,0 +1,92 @@
+"""What a stream of micro-batches has done, on disk: one small file that is replaced as a whole.
+
+A micro-batch is done when this file says so. Whatever a crash leaves half done is done again under the same names.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from decopa.errors import CheckpointError
+
+FORMAT = "decopa-stream"
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The last micro-batch that is done; events up to `handed_us` have been worked on, later ones are kept.
+
+    `query` is the text of the queries, so that a restart with others is noticed.
+    """
+
+    query: str
+    batch_id: int = -1
+    handed_us: int | None = None
+    events: int = 0
+    late_events: int = 0
+    matches: int = 0
+
+
+class StreamLog:
+    """`folder` holds the progress and the events that a restart needs; `out` the matches, a file for each batch."""
+
+    def __init__(self, folder: Path, out: Path) -> None:
+        self._folder, self._out = folder, out
+        for one in (folder, out):
+            one.mkdir(parents=True, exist_ok=True)
+
+    def read(self, query: str) -> Progress:
+        """Where to go on; refuses the log of another query, or of another version."""
+        path = self._folder / "progress.json"
+        if not path.exists():
+            if any(self._out.glob("matches-*.parquet")):
+                raise CheckpointError(
+                    f"{self._out} holds matches already but {self._folder} knows nothing of them; name an empty "
+                    "folder, or the checkpoint that they belong to"
+                )
+            return Progress(query)
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+            if document.pop("format") != FORMAT or document.pop("version") != VERSION:
+                raise CheckpointError(f"{path} is not of format {FORMAT} version {VERSION}; start a new checkpoint")
+            progress = Progress(**document)
+        except (ValueError, KeyError, TypeError, AttributeError) as err:
+            raise CheckpointError(f"{path} is damaged: {err}; start a new checkpoint") from err
+        if progress.query != query:
+            raise CheckpointError(
+                f"{self._folder} belongs to another query; name another checkpoint folder for this one"
+            )
+        return progress
+
+    def kept(self, batch_id: int) -> Path:
+        """Where the events are that a restart after this batch needs."""
+        return self._folder / f"kept-{batch_id:08d}"
+
+    def publish(self, batch_id: int, tables: Sequence[pa.Table]) -> None:
+        """The matches of a batch, in one step: a reader sees all of them or none."""
+        path = self._out / f"matches-{batch_id:08d}.parquet"
+        staged = path.with_suffix(".staged")
+        pq.write_table(tables[0] if len(tables) == 1 else pa.concat_tables(tables), staged)
+        os.replace(staged, path)
+
+    def commit(self, progress: Progress) -> None:
+        """Declares a batch done, then removes what only earlier ones needed."""
+        staged = self._folder / "progress.staged"
+        document = {"format": FORMAT, "version": VERSION, **asdict(progress)}
+        with staged.open("w", encoding="utf-8") as file:
+            json.dump(document, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(staged, self._folder / "progress.json")
+        for old in self._folder.glob("kept-*"):
+            if old != self.kept(progress.batch_id):
+                shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,151 @@
+"""The arguments of `decopa run` and what they mean together; nothing heavy is imported for --help."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from decopa.argument_types import count, duration, kinds, pin, positive
+from decopa.errors import DecoPaError
+
+if TYPE_CHECKING:
+    from actors.group import Limits
+    from cluster.options import RayOptions
+    from costmodel.capacity import Capacity
+    from shuffler.lateness import Lateness
+
+RUNTIMES = ("local", "ray")
+PLACEMENTS = ("SPREAD", "PACK", "STRICT_SPREAD", "STRICT_PACK")
+LATE_POLICIES = ("fail", "drop")
+
+EXAMPLES = """examples:
+  decopa run 'PATTERN SEQ(A a, B b) WHERE a.x < b.x WITHIN 10 s' --trace trace.parquet --units 4 --out matches.parquet
+  decopa run query.txt --trace trace.parquet --plan plan.json --stats stats.json
+  decopa run query.txt --trace trace.parquet --units 8 --address auto        on a running Ray cluster
+  decopa run query.txt --trace trace.parquet --units 4 --speed 60            replay: a minute of the trace per second
+  decopa run query.txt --trace trace.parquet --units 8 --emulate --iota 1e5 --kappa 1e6
+  tail -f events.jsonl | decopa run query.txt --trace - --allowed-lateness '2 s' --late drop
+  decopa run query.txt --trace trace.parquet --runtime local                 in this process, without Ray
+"""
+
+
+def add_runtime_arguments(run: argparse.ArgumentParser) -> None:
+    """Where and how the plan runs."""
+    run.add_argument(
+        "--runtime",
+        choices=RUNTIMES,
+        default="ray",
+        help="ray: each processing unit is an actor, on this machine or a cluster; local: all in this process "
+        "(default: %(default)s)",
+    )
+    run.add_argument("--plan", metavar="FILE", type=Path, help="run this plan (see `decopa plan`) instead of a new one")
+    run.add_argument("--batch-size", metavar="N", type=count, help="events that are processed together")
+    run.add_argument("--max-matches", metavar="N", type=count, help="stop above this many (default: 10 million)")
+    run.add_argument(
+        "--max-state-mb", metavar="N", type=count, help="stop if a unit stores more than this (default: 4096)"
+    )
+    ray = run.add_argument_group("on Ray")
+    ray.add_argument(
+        "--address",
+        metavar="ADDRESS",
+        help="a running Ray cluster: its address, or auto for the one on this machine (default: RAY_ADDRESS if set, "
+        "else a Ray is started for the run)",
+    )
+    ray.add_argument("--shufflers", metavar="N", type=count, help="processes that deal out events (default: 1)")
+    ray.add_argument(
+        "--placement",
+        metavar="HOW",
+        type=str.upper,
+        choices=PLACEMENTS,
+        help=f"of units on nodes, Ray's strategies: {', '.join(PLACEMENTS)} (default: {PLACEMENTS[0]})",
+    )
+    ray.add_argument(
+        "--pin",
+        metavar="NAME=NODE",
+        type=pin,
+        action="append",
+        default=[],
+        help="put a unit (q/o5/0), an operator (o5) or a shuffler (shuffler/0) on the node with this address; may be "
+        "repeated",
+    )
+    pace = ray.add_mutually_exclusive_group()
+    pace.add_argument(
+        "--speed", metavar="X", type=positive, help="replay the trace in event time, X times faster than it happened"
+    )
+    pace.add_argument("--rate", metavar="R", type=positive, help="replay the trace at R events per second")
+    ray.add_argument(
+        "--emulate",
+        action="store_true",
+        help="units take as long as ones of the capacity --iota and --kappa would; the result is labelled emulated",
+    )
+
+
+def add_stream_arguments(run: argparse.ArgumentParser) -> None:
+    live = run.add_argument_group("live streams (--trace -)")
+    live.add_argument(
+        "--allowed-lateness",
+        metavar="TIME",
+        type=duration,
+        help="how far events may be out of order, such as '500 ms' (default: not at all)",
+    )
+    live.add_argument(
+        "--late", choices=LATE_POLICIES, help="what to do with events that come later still (default: fail)"
+    )
+    live.add_argument(
+        "--schema",
+        metavar="NAME=KIND,...",
+        type=kinds,
+        help="what columns hold (int, float, string, bool, time), where the first lines do not show it",
+    )
+
+
+# ------------------------------------------------------------------ what they mean
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuses what does not fit together, before anything is read."""
+    if args.runtime != "ray":
+        given = ("address", "shufflers", "placement", "pin", "speed", "rate", "emulate")
+        for name in given:
+            if getattr(args, name):
+                raise DecoPaError(f"--{name} is about Ray; leave it out, or use --runtime ray")
+    if args.emulate and not (args.iota or args.kappa):
+        raise DecoPaError("--emulate needs to know the capacity of a unit; give --iota and --kappa, per second")
+    if str(args.trace) != "-":
+        for name in ("allowed_lateness", "late", "schema"):
+            if getattr(args, name) is not None:
+                flag = name.replace("_", "-")
+                raise DecoPaError(f"--{flag} is about live streams; leave it out, or read one with --trace -")
+
+
+def ray_options(args: argparse.Namespace, capacity: Capacity) -> RayOptions:
+    from cluster.options import Placement, RayOptions
+    from shuffler.pacing import Replay
+
+    return RayOptions(
+        address=args.address,
+        shufflers=args.shufflers or 1,
+        placement=Placement(args.placement or PLACEMENTS[0], dict(args.pin)),
+        replay=Replay(args.speed, args.rate),
+        emulate={"": capacity} if args.emulate else {},
+    )
+
+
+def limits_of(args: argparse.Namespace) -> Limits:
+    from dataclasses import replace
+
+    from decopa.api import DEFAULT_LIMITS
+
+    limits = DEFAULT_LIMITS
+    if args.max_matches is not None:
+        limits = replace(limits, max_matches=args.max_matches)
+    if args.max_state_mb is not None:
+        limits = replace(limits, max_state_bytes=args.max_state_mb * 2**20)
+    return limits
+
+
+def lateness_of(args: argparse.Namespace) -> Lateness:
+    from shuffler.lateness import Lateness
+
+    return Lateness(args.allowed_lateness or 0, "drop" if args.late == "drop" else "fail")

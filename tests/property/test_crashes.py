@@ -1,0 +1,59 @@
+"""Processes die at any moment, the network keeps what they sent: no match is lost, none is published twice."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given, note, settings
+from hypothesis import strategies as st
+
+import actors.node
+from actors.jit import interpreted
+from decopa.planning.left_deep import left_deep
+from decopa.planning.plan import Plan
+from decopa.planning.spread import spread_units
+from decopa.query.parser import parse
+from tests.property.test_matches import ATTRIBUTES
+from tests.support.brute_force import brute_force, canonical
+from tests.support.crashing import CrashingCluster, UnalignedInbox
+from tests.support.engine import matches_of, table_of
+from tests.support.examples import examples
+from tests.support.plans import plans
+from tests.support.strategies import queries, streams
+
+#: Two joins on several units: barriers of different senders come at different moments.
+QUERY = parse("PATTERN SEQ(A a, B b, C c) WHERE a.k = b.k AND b.k = c.k WITHIN 30 us")
+PLAN = Plan((spread_units(left_deep(QUERY), 4),))
+EVENTS = [{"id": n, "ts": n, "type": "ABC"[n * 7 % 3], "k": n % 2} for n in range(60)]
+
+
+@settings(max_examples=examples(80))
+@given(st.data())
+def test_crashes_lose_nothing_and_repeat_nothing(data: st.DataObject) -> None:
+    query = data.draw(queries())
+    events = data.draw(streams(query))
+    plan = data.draw(plans(query))
+    note(f"{query}\n{plan.to_json()}")
+    shufflers, seed = data.draw(st.integers(1, 3)), data.draw(st.integers(0, 2**16))
+    with interpreted():
+        cluster = CrashingCluster(
+            plan, table_of(events, ATTRIBUTES), shufflers=shufflers, chaos=Random(seed), crashes=4
+        )
+        found = cluster.run([query])
+    expected = list(map(canonical, brute_force(query, events)))
+    assert sorted(map(canonical, matches_of(query, found))) == expected
+
+
+def found_with(seed: int) -> list[object]:
+    with interpreted():
+        cluster = CrashingCluster(PLAN, table_of(EVENTS), shufflers=2, chaos=Random(seed), crashes=3)
+        return sorted(map(canonical, matches_of(QUERY, cluster.run([QUERY]))))
+
+
+def test_a_barrier_that_does_not_align_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The simulation can fail: with broken barriers some schedule loses or repeats a match."""
+    expected = sorted(map(canonical, brute_force(QUERY, EVENTS)))
+    assert all(found_with(seed) == expected for seed in range(6))
+    monkeypatch.setattr(actors.node, "Inbox", UnalignedInbox)
+    assert any(found_with(seed) != expected for seed in range(6))
