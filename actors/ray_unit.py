@@ -31,6 +31,7 @@ from shuffler.ray_links import RayLinks
 from shuffler.ray_metrics import Publisher
 from shuffler.ray_shell import CONTROL, KeptResults, Shell
 from shuffler.topology import Topology
+from shuffler.work_clock import WorkClock
 
 
 class StateStore(Protocol):
@@ -78,13 +79,13 @@ class UnitShell(Shell):
 
     def __init__(self, setup: UnitSetup) -> None:
         super().__init__(setup.name, setup.title)
-        self._busy_s = 0.0
         self._interpret, self._emulation, self._store = setup.interpret, setup.emulation, setup.store
         # One thread: states are written in the order of their checkpoints, while the unit goes on.
         self._writer = ThreadPoolExecutor(1)
         self._stored: KeptResults[Any] = KeptResults()
         with self.working(), self._mode():
             self._links = RayLinks(setup.name, setup.handles, window=setup.window, attempt=setup.attempt)
+            self._work = WorkClock(lambda: self._links.waited_so_far_s)
             self._node = UnitNode(
                 setup.name,
                 setup.topology,
@@ -101,12 +102,12 @@ class UnitShell(Shell):
 
     def deliver(self, message: Message) -> None:
         with self.working(), self._mode():
-            started, waited = time.perf_counter(), self._links.waited_s
+            self._work.begin()
             self._node.receive(message)
-            busy_s = time.perf_counter() - started - (self._links.waited_s - waited)
+            worked_s = self._work.at_work_s
             if self._emulation is not None:
-                busy_s = self._emulation.spend(self._node.reports(), busy_s)
-            self._busy_s += busy_s
+                worked_s = self._emulation.spend(self._node.reports(), worked_s)
+            self._work.end(worked_s)
 
     def settle(self) -> None:
         """Returns when everything that was sent has been received and worked on."""
@@ -136,7 +137,7 @@ class UnitShell(Shell):
         return UnitStatus(
             self.name,
             self._node.reports(),
-            self._busy_s,
+            self._work.busy_s,
             self._links.waited_so_far_s,
             self._links.in_flight,
             self._node.watermark_us,

@@ -43,7 +43,8 @@ _SCHEMA = pa.schema(
 
 #: What looking for something in a file that is not there, or not like that, can end in.
 _UNREADABLE = (
-    ArithmeticError, AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError, pa.ArrowException,
+    ArithmeticError, AttributeError, EOFError, LookupError, OSError, RecursionError, TypeError, ValueError,
+    pa.ArrowException,
 )  # fmt: skip
 
 

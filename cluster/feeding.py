@@ -12,12 +12,27 @@ import pyarrow as pa
 
 from shuffler.columns import Place, timestamps_us
 from shuffler.events import EventFormat
+from shuffler.pacing import Replay
 from shuffler.source import Block, TraceSource
 
 #: Events in a block; a shuffler has two at a time.
 BLOCK_ROWS = 131_072
 #: A live stream that brings nothing for this long has paused: what waits in outboxes is passed on.
 PAUSE_S = 0.02
+
+
+#: A block of a paced replay takes no longer than this, since checkpoints begin between blocks.
+_BLOCK_S = 0.2
+_LEAST_ROWS = 64
+
+
+def rows_per_block(replay: Replay) -> int:
+    """How many events a block should have. Replays in event time have blocks of any length of time; they are small."""
+    if not replay.is_paced:
+        return BLOCK_ROWS
+    return (
+        min(BLOCK_ROWS, max(_LEAST_ROWS, int(replay.rate * _BLOCK_S))) if replay.rate is not None else 4 * _LEAST_ROWS
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -41,6 +43,7 @@ def ray_session(*, address: str | None = None, cpus: int = 1, dashboard: bool = 
 
 def _start(cpus: int, *, dashboard: bool) -> None:
     prepare_java()  # Ray's processes hand its settings on to Java workers, so they come first
+    _find_tools()
     with _quietly(), _on_loopback():
         ray.init(
             num_cpus=max(cpus, os.cpu_count() or 1),
@@ -49,6 +52,13 @@ def _start(cpus: int, *, dashboard: bool) -> None:
             log_to_driver=False,
             logging_level=logging.ERROR,
         )
+
+
+def _find_tools() -> None:
+    """Ray's dashboard looks for py-spy, which makes its flame graphs, on the PATH; it lies beside this Python."""
+    beside, path = str(Path(sys.executable).parent), os.environ.get("PATH", "")
+    if beside not in path.split(os.pathsep):
+        os.environ["PATH"] = os.pathsep.join(filter(None, [path, beside]))
 
 
 def _connect(address: str | None) -> None:

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from actors.group import Limits
+    from cluster.checkpoint.recovery import Checkpoints
     from cluster.options import Placement, RayOptions
     from costmodel.capacity import Capacity
     from costmodel.statistics import Statistics
     from decopa.api import RunResult, make_plan, plan, run, run_detailed
+    from decopa.checkpointed import resume, run_with_checkpoints
     from decopa.errors import (
         CheckpointError,
         DecoPaError,
@@ -43,6 +45,9 @@ _HOME = {
     "plan": "decopa.api",
     "run": "decopa.api",
     "run_detailed": "decopa.api",
+    "Checkpoints": "cluster.checkpoint.recovery",
+    "resume": "decopa.checkpointed",
+    "run_with_checkpoints": "decopa.checkpointed",
     "stream": "decopa.streaming",
     "CheckpointError": "decopa.errors",
     "DecoPaError": "decopa.errors",
@@ -60,6 +65,7 @@ _HOME = {
 __all__ = [
     "Capacity",
     "CheckpointError",
+    "Checkpoints",
     "DecoPaError",
     "DeployError",
     "Lateness",
@@ -81,8 +87,10 @@ __all__ = [
     "parse",
     "parse_workload",
     "plan",
+    "resume",
     "run",
     "run_detailed",
+    "run_with_checkpoints",
     "stream",
 ]
 

@@ -21,6 +21,7 @@ from shuffler.ray_metrics import Publisher, ShufflerMetrics
 from shuffler.ray_shell import CONTROL, Shell
 from shuffler.routing import NOTHING_YET
 from shuffler.topology import Topology
+from shuffler.work_clock import WorkClock
 
 
 @dataclass(frozen=True)
@@ -58,10 +59,9 @@ class Shuffler(Shell):
         super().__init__(name, f"shuffler {setup.number}")
         self._sinks = setup.sinks
         self._slept_s = 0.0
-        #: Time spent on blocks that are done; when the one at work began, and the time waited until then.
-        self._work: tuple[float, float | None, float] = (0.0, None, 0.0)
         with self.working():
             self._links = RayLinks(name, setup.handles, window=setup.window, attempt=setup.attempt)
+            self._work = WorkClock(lambda: self._links.waited_so_far_s + self._slept_s)
             self._node = ShufflerNode(
                 setup.number,
                 setup.topology,
@@ -81,13 +81,13 @@ class Shuffler(Shell):
     def feed(self, rows: pa.Buffer | pa.Table, place: Place, first_ordinal: int, start: ReplayStart) -> int:
         """Shuffles a block of events: an Arrow stream as bytes, or a table that lies in the object store."""
         with self.working():
-            self._work = self._work[0], time.perf_counter(), self._links.waited_s + self._slept_s
+            self._work.begin()
             table = pa.ipc.open_stream(rows).read_all() if isinstance(rows, pa.Buffer) else rows
             first = 0
             for batch in table.to_batches():
                 self._node.feed(batch, place.after(first), first_ordinal + first, start)
                 first += batch.num_rows
-            self._work = self._busy_s(), None, 0.0
+            self._work.end()
         return int(table.num_rows)
 
     def flush(self, watermark_us: int = NOTHING_YET) -> None:
@@ -121,15 +121,8 @@ class Shuffler(Shell):
     def _status(self) -> ShufflerStatus:
         links, node = self._links, self._node
         return ShufflerStatus(
-            node.events, self._busy_s(), links.waited_so_far_s, links.in_flight, node.outbox.messages_sent
+            node.events, self._work.busy_s, links.waited_so_far_s, links.in_flight, node.outbox.messages_sent
         )
-
-    def _busy_s(self) -> float:
-        """Time spent on work. A block that is played slowly takes minutes, so the one at work counts, too."""
-        done_s, started, waited_s = self._work
-        if started is None:
-            return done_s
-        return done_s + time.perf_counter() - started - (self._links.waited_so_far_s + self._slept_s - waited_s)
 
     def _mark(self, marks: Marks) -> None:
         for sink in self._sinks:

@@ -93,7 +93,6 @@ class CheckpointStore:
                 self._files.delete_dir(_folder(other))
 
     def write_job(self, job: Mapping[str, Any]) -> None:
-        self._files.create_dir("", recursive=True)
         self._replace("job.json", _json({"format": "decopa-job", "version": VERSION, **job}))
 
     # --------------------------------------------------------------- reading

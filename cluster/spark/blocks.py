@@ -2,7 +2,7 @@
 
 One Ray task per partition fetches the rows from the executor that holds them and looks at them on the way: are they
 in time order, do ids increase, which types occur. `ray.data.from_spark` goes the same way, but then starts two more
-rounds of tasks to describe the blocks, and all tasks of a round at once: on a small machine it is 5 to 10 times slower.
+rounds of tasks to describe the blocks, all tasks of a round at once: on a small machine that is several times slower.
 
 The rows stay cached in Spark as well, so that Ray makes a block again if its node is lost; `release` ends that.
 """

@@ -6,6 +6,7 @@ import hashlib
 import re
 import struct
 from dataclasses import replace
+from itertools import chain, combinations
 from random import Random
 
 import numpy as np
@@ -18,7 +19,7 @@ from actors.state import ShufflerState, UnitsCodec, UnitsState, decode_shuffler,
 from actors.state_file import MAGIC, VERSION, read_state, write_state
 from decopa.errors import CheckpointError
 from decopa.planning.plan import Plan, QueryPlan
-from shuffler.batch import Batch, joined, length_of, start_of
+from shuffler.batch import Batch, length_of, start_of
 from shuffler.routing import NOTHING_YET, RoutingTable
 from shuffler.strings import StringPool
 from tests.support.engine import table_of
@@ -35,11 +36,13 @@ def join_plan(units: int = 1) -> QueryPlan:
 
 
 def kleene_plan(*, unary: bool = False, units: int = 1) -> QueryPlan:
+    """Groups of B events around each A, by a binary split in which A is dealt out, or by a unary one."""
     a, b = operator("a", "a", partitioned=not unary), operator("b", "b")
-    if not unary:
-        return plan_of("AND(A a, KL(B b))", a, b, operator("ab", "a b*", "a b", units=units), where="b.s != a.s")
-    pairs = operator("pairs", "a b", "a b", partitioned=True)
-    return plan_of("AND(A a, KL(B b))", a, b, pairs, operator("ab", "a b*", "pairs", units=units), where="b.s != a.s")
+    operators = [a, b, operator("ab", "a b*", "a b", units=units)]
+    if unary:
+        operators[2:] = operator("pairs", "a b", "a b", partitioned=True), operator("ab", "a b*", "pairs", units=units)
+    plan = plan_of("AND(A a, KL(B b))", *operators, where="b.s != a.s")
+    return replace(plan, query=replace(plan.query, window_us=8))  # a group is any subset of the events in a window
 
 
 def negation_plan(units: int = 1) -> QueryPlan:
@@ -82,8 +85,12 @@ def ids(rows: Batch, column: str) -> list[int]:
 
 
 def assert_refused(content: bytes, run: ResumableRun) -> str:
+    return assert_refused_by(codec_of(run), content)
+
+
+def assert_refused_by(codec: UnitsCodec, content: bytes) -> str:
     with pytest.raises(CheckpointError) as refusal:
-        codec_of(run).decode(content, "units.state")
+        codec.decode(content, "units.state")
     message = str(refusal.value)
     assert message.startswith("units.state ")
     assert "\n" not in message
@@ -100,8 +107,7 @@ def test_a_state_survives_its_file_with_codes_of_the_reader(rule: str) -> None:
     state = codec_of(run, strings).decode(content, "units.state")
     assert state.numbers == {"events": 12}
     assert sum(rows.length for rows in state.group.units["ab", 0].logic.rows.values()) > 0
-    # Strings get the same codes again, in the order in which the rows are written, so the same bytes come out.
-    assert codec_of(run, strings).decode(codec_of(run, strings).encode(state), "again").group.senders
+    # Back in the first process strings have the codes they had, so the same bytes come out.
     again = codec_of(run).decode(codec_of(run, strings).encode(state), "again")
     assert codec_of(run).encode(again) == content
 
@@ -139,22 +145,21 @@ def test_a_group_with_messages_on_their_way_has_no_snapshot() -> None:
 # ---------------------------------------------------------------------- files
 def test_a_file_that_ends_too_early_is_refused_wherever_it_ends() -> None:
     run = started(join_plan(), 4)
-    content = saved(run)
+    content, codec = saved(run), codec_of(run)
     for length in range(len(content)):
-        assert_refused(content[:length], run)
-    assert "bytes and has" in assert_refused(content + b"\0", run)
+        assert_refused_by(codec, content[:length])
+    assert "bytes and has" in assert_refused_by(codec, content + b"\0")
 
 
 def test_a_file_with_any_byte_changed_is_refused() -> None:
     run = started(join_plan(), 4)
-    content = bytearray(saved(run))
-    chaos = Random(3)
+    content, codec, chaos = bytearray(saved(run)), codec_of(run), Random(3)
     for place in range(len(content)):
         flipped = 1 << chaos.randrange(8)
         content[place] ^= flipped
-        assert_refused(bytes(content), run)
+        assert_refused_by(codec, bytes(content))
         content[place] ^= flipped
-    codec_of(run).decode(bytes(content), "units.state")
+    codec.decode(bytes(content), "units.state")
 
 
 @pytest.mark.parametrize(
@@ -197,12 +202,28 @@ def test_a_header_with_values_that_make_no_sense_is_refused() -> None:
     assert_refused(write_state(header, [replace(rows[0], encoded=rows[1].encoded[::-1]), *rows[1:]]), run)
 
 
+@pytest.mark.parametrize("rule", RULES)
+def test_a_forged_checksum_leads_to_a_refusal_or_to_other_values_but_no_further(rule: str) -> None:
+    run = started(RULES[rule])
+    payload, codec, chaos = saved(run)[HEAD.size :], codec_of(run), Random(5)
+    refused = 0
+    for _ in range(150):
+        forged = bytearray(payload)
+        for _ in range(chaos.choice((1, 2, 5))):
+            forged[chaos.randrange(len(forged))] = chaos.choice((0, 1, 255, chaos.randrange(256)))
+        try:
+            codec.decode(sealed(bytes(forged)), "units.state")
+        except CheckpointError:
+            refused += 1
+    assert refused > 50
+
+
 # ---------------------------------------------------------------------- plans
 def test_a_state_goes_to_its_own_plan_only() -> None:
     run = started(join_plan())
     content = saved(run)
     assert "rescale it first" in assert_refused(content, started(join_plan(units=2)))
-    assert "another query: PATTERN AND(A a, B b)" in assert_refused(content, started(negation_plan()))
+    assert "another query: QUERY q PATTERN AND(A a, B b)" in assert_refused(content, started(negation_plan()))
     swapped = join_plan()
     swapped = replace(swapped, operators=(*swapped.operators[:2], operator("ab", "a b", "b a")))
     assert "another plan: operator ab differs" in assert_refused(content, started(swapped))
@@ -219,9 +240,9 @@ def test_units_refuse_a_state_without_them_or_with_other_senders() -> None:
         other.groups[0][0].restore(state)
     with pytest.raises(CheckpointError, match="other senders"):
         started(join_plan(), shufflers=2).groups[0][0].restore(state)
+    (senders,) = run.feeders[0][0].snapshot()
     with pytest.raises(CheckpointError, match="other receivers"):
-        started(join_plan()).feeders[0][0].restore(({"a": other.feeders[0][0].snapshot()[0]["a"],
-                                                     "b": replace(other.feeders[0][0].snapshot()[0]["b"], turns=())},))  # fmt: skip
+        run.feeders[0][0].restore(({**senders, "a": replace(senders["a"], turns=())},))
     with pytest.raises(CheckpointError, match="other leaves or slices"):
         run.feeders[0][0].restore(({},))
 
@@ -282,13 +303,25 @@ def test_a_negated_match_that_one_unit_has_forgotten_comes_from_another() -> Non
     )
 
 
-def test_groups_are_the_same_only_if_their_members_are() -> None:
-    lengths = np.array([2, 1, 2, 2])
-    columns = {start_of("b"): np.array([0, 2, 3, 5]), length_of("b"): lengths}
-    rows = Batch(4, columns, {"b": {"id": np.array([1, 2, 1, 1, 2, 2, 1])}})
-    twice = joined([rows, rows.take(np.array([3, 0]))])
-    assert twice.columns[start_of("b")].tolist() == [0, 2, 3, 5, 7, 9]
-    assert twice.heaps["b"]["id"].tolist() == [1, 2, 1, 1, 2, 2, 1, 2, 1, 1, 2]
+def test_rows_with_groups_are_united_by_the_members_of_their_groups() -> None:
+    def plan(units: int) -> QueryPlan:
+        bs = operator("bs", "b*", "b")
+        whole = operator("abs", "a b*", "a bs", units=units)
+        return plan_of("AND(A a, KL(B b))", operator("a", "a", partitioned=True), operator("b", "b"), bs, whole)
+
+    run = started(plan(2), 8)
+    state = run.groups[0][0].snapshot()
+    second = state.units["abs", 1]
+    some = second.logic.rows["side 1"].take(np.array([14, 2, 0]))
+    units = {**state.units, ("abs", 1): replace(second, logic=replace(second.logic, rows={
+        **second.logic.rows, "side 1": some}))}  # fmt: skip
+    result = rescale(run.routing[0], RoutingTable(plan(3)), [GroupState(units, state.senders)])
+    for number in range(3):
+        rows = result.units["abs", number].logic.rows["side 1"]
+        groups = zip(rows.columns[start_of("b")].tolist(), rows.columns[length_of("b")].tolist(), strict=True)
+        found = [tuple(rows.heaps["b"]["id"][start : start + length].tolist()) for start, length in groups]
+        members = (1, 3, 5, 7)
+        assert sorted(found) == sorted(chain.from_iterable(combinations(members, size) for size in range(1, 5)))
 
 
 def test_another_query_split_or_slices_cannot_be_rescaled() -> None:

@@ -91,10 +91,10 @@ class ResumableRun:
 
     def save(self) -> Saved:
         """Everything as bytes; the units of a group are shared out among several processes."""
-        shufflers = [
-            encode_shuffler(self.routing, ShufflerState(number, tuple(feeders[number].snapshot() for feeders in self.feeders)))
-            for number in range(len(self.feeders[0]))
-        ]  # fmt: skip
+        shufflers = []
+        for number in range(self.routing[0].shufflers):
+            feeders = tuple(feeders[number].snapshot() for feeders in self.feeders)
+            shufflers.append(encode_shuffler(self.routing, ShufflerState(number, feeders)))
         units = []
         for part, groups in enumerate(self.groups):
             codec = UnitsCodec(self.routing[part], self.bounds[part], self.strings, part=part)

@@ -1,0 +1,209 @@
+"""`decopa.run_with_checkpoints` and `decopa.resume`: runs that survive the loss of any process, even their driver."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from actors.group import Limits
+from costmodel.capacity import Capacity
+from decopa.api import (
+    DEFAULT_CAPACITY,
+    DEFAULT_COLUMNS,
+    DEFAULT_LIMITS,
+    Progress,
+    QueryLike,
+    StatisticsLike,
+    as_workload,
+    fitting_plan,
+    make_plan,
+)
+from decopa.errors import CheckpointError
+from decopa.measure import measure
+from decopa.planning.plan import Plan
+from decopa.planning.planner import plan_workload
+from decopa.planning.spread import spread_units
+from decopa.query.parser import parse_workload
+from decopa.query.query import Query
+from decopa.results import result_table
+from shuffler.pacing import Replay
+from shuffler.source import TraceColumns, open_trace
+
+if TYPE_CHECKING:
+    from cluster.checkpoint.recovery import CheckpointedRun, Checkpoints
+    from cluster.options import RayOptions
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that `resume` needs to go on with a run; plain data, kept with its checkpoints."""
+
+    trace: str
+    plan: str
+    queries: str
+    out: str
+    out_format: str
+    columns: Mapping[str, str]
+    assume_sorted: bool
+    nan_as_null: bool
+    max_matches: int
+    max_state_bytes: int
+    shufflers: int
+    batch_size: int
+    every_s: float
+    keep: int
+    speed: float | None = None
+    rate: float | None = None
+
+
+def run_with_checkpoints(
+    query: QueryLike,
+    trace: str | Path,
+    *,
+    out: str | Path,
+    checkpoint: str | Path | Checkpoints,
+    out_format: str = "parquet",
+    units: int = 1,
+    strategy: str = "left-deep",
+    plan: Plan | None = None,
+    statistics: StatisticsLike | None = None,
+    capacity: Capacity = DEFAULT_CAPACITY,
+    limits: Limits = DEFAULT_LIMITS,
+    columns: TraceColumns = DEFAULT_COLUMNS,
+    assume_sorted: bool = False,
+    nan_as_null: bool = False,
+    ray: RayOptions | None = None,
+    progress: Progress | None = None,
+) -> CheckpointedRun:
+    """Every match of the query in a stored trace, on Ray, published in the folder `out` part by part.
+
+    Parts appear with checkpoints: whoever reads them sees each match once, whatever dies in between. If the folder of
+    checkpoints holds one of this run already, the run goes on from there.
+    """
+    from cluster.checkpoint.recovery import Checkpoints
+    from cluster.checkpoint.store import CheckpointStore
+    from cluster.options import RayOptions
+
+    checkpoints = checkpoint if isinstance(checkpoint, Checkpoints) else Checkpoints(str(checkpoint))
+    options = ray or RayOptions()
+    queries = as_workload(query)
+    _check_alternatives(queries)
+    store = CheckpointStore(checkpoints.location)
+    saved = store.latest()
+    if saved is not None:
+        plan = Plan.from_json(saved.plan)
+        if [branch for one in queries for branch in one.branches] != [part.query for part in plan.parts]:
+            raise CheckpointError(f"{store.location} belongs to another query; name another folder for this one")
+    elif plan is not None:
+        plan = fitting_plan(plan, queries)
+    elif strategy == "left-deep":
+        plan = make_plan(queries, units=units)
+    else:
+        if statistics is None:
+            source = open_trace(trace, columns=columns, assume_sorted=assume_sorted, nan_as_null=nan_as_null)
+            statistics = [one.statistics for one in measure(queries, source)]
+        plan = plan_workload(queries, statistics, capacity, units=units, strategy=strategy).plan
+    job = Job(
+        str(Path(trace).resolve()),
+        plan.to_json(),
+        ";\n".join(map(str, queries)),
+        str(Path(out).resolve()),
+        out_format,
+        {"id": columns.id, "ts": columns.ts, "type": columns.type},
+        assume_sorted,
+        nan_as_null,
+        limits.max_matches,
+        limits.max_state_bytes,
+        options.shufflers,
+        options.batch_size,
+        checkpoints.every_s,
+        checkpoints.keep,
+        options.replay.speed,
+        options.replay.rate,
+    )
+    if saved is None:
+        store.write_job({name: getattr(job, name) for name in Job.__dataclass_fields__})
+    return _run(job, queries, plan, options, checkpoints, progress)
+
+
+def resume(
+    location: str | Path,
+    *,
+    units: int | None = None,
+    ray: RayOptions | None = None,
+    progress: Progress | None = None,
+) -> CheckpointedRun:
+    """Goes on with the run whose checkpoints are in `location`, after its driver has died or given up.
+
+    `units` deals out what units held among another number of them.
+    """
+    from cluster.checkpoint.recovery import Checkpoints
+    from cluster.checkpoint.store import CheckpointStore
+    from cluster.options import RayOptions
+
+    store = CheckpointStore(location)
+    job = _job(store.read_job(), store.location)
+    saved = store.latest()
+    plan = Plan.from_json(job.plan if saved is None else saved.plan)
+    if units is not None:
+        share, more = divmod(units, len(plan.parts))
+        plan = Plan(tuple(spread_units(part, max(1, share + (place < more))) for place, part in enumerate(plan.parts)))
+    options = replace(
+        ray or RayOptions(),
+        shufflers=job.shufflers,
+        batch_size=job.batch_size,
+        replay=Replay(job.speed, job.rate),
+    )
+    checkpoints = Checkpoints(store.location, job.every_s, job.keep)
+    return _run(job, parse_workload(job.queries), plan, options, checkpoints, progress)
+
+
+def _run(
+    job: Job,
+    queries: Sequence[Query],
+    plan: Plan,
+    options: RayOptions,
+    checkpoints: Checkpoints,
+    progress: Progress | None,
+) -> CheckpointedRun:
+    from cluster.checkpoint.output import PublishedMatches
+    from cluster.checkpoint.recovery import CheckpointedRuntime
+    from cluster.feeding import TraceBlocks, rows_per_block
+    from cluster.placement import places_needed
+    from cluster.ray_session import ray_session
+
+    source = open_trace(
+        job.trace, columns=TraceColumns(**job.columns), assume_sorted=job.assume_sorted, nan_as_null=job.nan_as_null
+    )
+    runtime = CheckpointedRuntime(
+        plan,
+        TraceBlocks(source, rows_per_block(options.replay)),
+        merge=lambda tables: result_table(queries, tables),
+        output=PublishedMatches(Path(job.out), job.out_format),
+        checkpoints=checkpoints,
+        limits=Limits(job.max_matches, job.max_state_bytes),
+        options=options,
+    )
+    with ray_session(address=options.address, cpus=places_needed(runtime.topology)):
+        return runtime.run(progress)
+
+
+def _job(document: dict[str, Any], where: str) -> Job:
+    try:
+        return Job(**document)
+    except (TypeError, KeyError) as err:
+        raise CheckpointError(f"{where}/job.json is damaged: {err}") from err
+
+
+def _check_alternatives(queries: Sequence[Query]) -> None:
+    """Two alternatives of OR may find the same match; if a NOT holds one of them back, it may come after a checkpoint
+    that has published the other, and would then be published twice."""
+    for query in queries:
+        held = [bool(branch.negations) for branch in query.branches]
+        if len(held) > 1 and any(held):
+            raise CheckpointError(
+                f"query {query.name}: OR together with NOT cannot run with checkpoints; write one query for each "
+                "alternative"
+            )
