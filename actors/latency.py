@@ -47,6 +47,20 @@ class LatencyHistogram:
             return LatencySummary()
         return LatencySummary(total, self._quantile(0.5), self._quantile(0.99), self._max_s)
 
+    @property
+    def counts(self) -> npt.NDArray[np.int64]:
+        """How many fell into each bucket so far; differences of two are what came in between, see `between`."""
+        return self._counts.copy()
+
+    @classmethod
+    def between(cls, before: npt.NDArray[np.int64] | None, after: npt.NDArray[np.int64]) -> LatencyHistogram:
+        """What came between two readings of `counts`; its largest is known to a bucket only."""
+        found = cls()
+        found._counts = after - before if before is not None else after.copy()
+        filled = np.flatnonzero(found._counts)
+        found._max_s = float(_ENDS_S[filled[-1]]) if len(filled) else 0.0
+        return found
+
     def up_to(self, bounds_s: Sequence[float]) -> list[int]:
         """How many were at most so long, for each of the bounds; exact to a bucket."""
         counts = np.concatenate([[0], np.cumsum(self._counts)])

@@ -33,7 +33,26 @@ UNIT_METRICS = (
     MetricSpec("decopa_watermark_lag_seconds", "gauge", _LAG),
 )
 #: Upper ends of the buckets of latency, in seconds.
-LATENCY_BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+LATENCY_BOUNDS_S = (
+    0.001,
+    0.002,
+    0.005,
+    0.01,
+    0.02,
+    0.05,
+    0.1,
+    0.2,
+    0.5,
+    1.0,
+    2.0,
+    5.0,
+    10.0,
+    20.0,
+    30.0,
+    60.0,
+    120.0,
+    300.0,
+)
 SINK_METRICS = (
     MetricSpec("decopa_query_matches", "counter", "Matches of a query that have reached its sink"),
     MetricSpec("decopa_watermark_lag_seconds", "gauge", _LAG),

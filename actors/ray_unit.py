@@ -12,6 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import ray
 
@@ -239,3 +241,8 @@ class Sink(Shell):
             self._metrics.publish()
         node = self._node
         return SinkStatus(node.sink.rows, node.watermark_us, node.latency.histogram.summary())
+
+    @ray.method(concurrency_group=CONTROL)
+    def latency_counts(self) -> npt.NDArray[np.int64]:
+        """See `LatencyHistogram.counts`: two readings tell the latencies of the time between them."""
+        return self._node.latency.histogram.counts

@@ -14,6 +14,7 @@ from actors.ray_unit import SinkStatus
 from cluster.deployment import Deployment
 from cluster.feeding import FeedBlock
 from shuffler.node import ReplayStart
+from shuffler.pacing import Replay
 from shuffler.routing import NOTHING_YET
 
 #: Blocks at one shuffler: one that it works on and one that waits.
@@ -49,6 +50,11 @@ class Session:
         """The stream begins here instead of at its start; shufflers take turns as they would have."""
         self.events, self.blocks = events, blocks
 
+    def replay_from_here(self, first_ts: int, replay: Replay) -> float:
+        """What is fed from now on is played like this, beginning now; returns the time of the beginning."""
+        self._start = ReplayStart(time.time(), first_ts, self.events, replay)
+        return self._start.at_s
+
     def await_actors(self) -> None:
         """Returns when all actors are up; they start in parallel."""
         for name, actor in self._deployment.actors.items():
@@ -56,7 +62,7 @@ class Session:
 
     def feed(self, block: FeedBlock) -> None:
         if self._start is None:
-            self._start = ReplayStart(time.time(), block.first_ts)
+            self._start = ReplayStart(time.time(), block.first_ts, self.events)
         name = self._names[self.blocks % len(self._names)]
         self._wait_for_room(name, _BLOCKS_IN_FLIGHT)
         shuffler = self._deployment.shufflers[name]

@@ -1,10 +1,12 @@
-"""Capacity of one processing unit: what it can take in and compare per window (iota and kappa, 3.3)."""
+"""Capacity of one processing unit: what it can take in, compare and emit per window (iota and kappa, 3.3)."""
 
 from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any
 
 from costmodel.documents import check_fields, number, read_document, value_of_kind
@@ -16,19 +18,35 @@ FORMAT = "decopa-capacity"
 VERSION = 1
 
 
+class Objective(Enum):
+    """What a unit must not exceed: each of its limits on its own, as in the paper, or the time that it has.
+
+    With `BUSY` the shares of all limits add up, as the time of one processor does: a unit that spends half of it on
+    taking events in has half of it left for comparing.
+    """
+
+    LIMITS = "limits"
+    BUSY = "busy"
+
+
 @dataclass(frozen=True, slots=True)
 class Capacity:
     """Events or matches that a unit can ingest (iota) and comparisons that it can make (kappa) per window.
 
     `window_us` is the window that is meant; None for the window of whatever query is planned, as in the paper.
+    `max_emission` (epsilon) is how many matches it can put out; None if that costs nothing. It counts in the `BUSY`
+    objective only, since the paper has no such limit.
     """
 
     max_ingestion: float
     max_comparisons: float
     window_us: int | None = None
+    max_emission: float | None = None
+    objective: Objective = Objective.LIMITS
 
     def __post_init__(self) -> None:
-        limits = (("ingestion (iota)", self.max_ingestion), ("comparisons (kappa)", self.max_comparisons))
+        limits = [("ingestion (iota)", self.max_ingestion), ("comparisons (kappa)", self.max_comparisons)]
+        limits += [] if self.max_emission is None else [("emission (epsilon)", self.max_emission)]
         for what, limit in limits:
             if not (math.isfinite(limit) and limit > 0):
                 raise StatisticsError(
@@ -39,22 +57,38 @@ class Capacity:
             raise StatisticsError(f"the window of a capacity must be positive microseconds, got {self.window_us}")
 
     @classmethod
-    def per_second(cls, max_ingestion: float, max_comparisons: float) -> Capacity:
+    def per_second(cls, max_ingestion: float, max_comparisons: float, max_emission: float | None = None) -> Capacity:
         """What a unit can do in a second; `for_window` turns it into what it can do in a query's window."""
-        return cls(max_ingestion, max_comparisons, window_us=1_000_000)
+        return cls(max_ingestion, max_comparisons, window_us=1_000_000, max_emission=max_emission)
 
     def for_window(self, window_us: int) -> Capacity:
         """What the same unit can do in another window; unchanged if the window of this capacity is not known."""
         if self.window_us is None:
             return self
-        factor = window_us / self.window_us
-        return Capacity(self.max_ingestion * factor, self.max_comparisons * factor, window_us)
+        return replace(self.times(window_us / self.window_us), window_us=window_us)
+
+    def times(self, factor: float) -> Capacity:
+        """A unit that is `factor` times as fast."""
+        emission = None if self.max_emission is None else self.max_emission * factor
+        return replace(
+            self,
+            max_ingestion=self.max_ingestion * factor,
+            max_comparisons=self.max_comparisons * factor,
+            max_emission=emission,
+        )
+
+    def busy(self, ingested: float, comparisons: float, emitted: float = 0.0) -> float:
+        """The share of its time that a unit needs for so much per window; above 1 it falls behind."""
+        emission = 0.0 if self.max_emission is None else emitted / self.max_emission
+        return ingested / self.max_ingestion + comparisons / self.max_comparisons + emission
 
     def __str__(self) -> str:
         window = "window" if self.window_us is None else duration_text(self.window_us)
-        return f"{self.max_ingestion:g} events and {self.max_comparisons:g} comparisons per {window}"
+        matches = "" if self.max_emission is None else f" ({self.max_emission:.4g} matches)"
+        return f"{self.max_ingestion:.6g} events and {self.max_comparisons:.6g} comparisons{matches} per {window}"
 
-    def to_json(self) -> str:
+    def to_json(self, measured: Mapping[str, Any] | None = None) -> str:
+        """`measured` says where the numbers come from; planning does not need it."""
         document: dict[str, Any] = {
             "format": FORMAT,
             "version": VERSION,
@@ -63,6 +97,10 @@ class Capacity:
         }
         if self.window_us is not None:
             document["window_us"] = self.window_us
+        if self.max_emission is not None:
+            document["max_emission"] = self.max_emission
+        if measured is not None:
+            document["measured"] = dict(measured)
         return json.dumps(document, indent=2) + "\n"
 
     @classmethod
@@ -70,10 +108,11 @@ class Capacity:
         """Reads what `to_json` wrote; `name` is how messages call the file."""
         document = read_document(text, format=FORMAT, version=VERSION, name=name, command="decopa calibrate")
         fields = ("format", "version", "max_ingestion", "max_comparisons")
-        check_fields(document, fields, ("window_us",), name)
+        check_fields(document, fields, ("window_us", "max_emission", "measured"), name)
         window_us = value_of_kind(document, "window_us", int, name) if "window_us" in document else None
+        emission = number(document, "max_emission", name) if "max_emission" in document else None
         ingestion, comparisons = (number(document, key, name) for key in ("max_ingestion", "max_comparisons"))
         try:
-            return cls(ingestion, comparisons, window_us)
+            return cls(ingestion, comparisons, window_us, emission)
         except StatisticsError as err:
             raise StatisticsError(f"{name}: {err}") from err

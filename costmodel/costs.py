@@ -59,16 +59,24 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class OperatorLoad:
-    """What an operator takes in and compares per window."""
+    """What an operator takes in, compares and puts out per window."""
 
     ingestion: Load
     comparisons: Load
+    emission: Load = Load()
 
     def times(self, log_factor: float) -> OperatorLoad:
-        return OperatorLoad(self.ingestion.times(log_factor), self.comparisons.times(log_factor))
+        parts = (self.ingestion, self.comparisons, self.emission)
+        return OperatorLoad(*(part.times(log_factor) for part in parts))
 
     def __add__(self, other: OperatorLoad) -> OperatorLoad:
-        return OperatorLoad(self.ingestion + other.ingestion, self.comparisons + other.comparisons)
+        return OperatorLoad(
+            self.ingestion + other.ingestion, self.comparisons + other.comparisons, self.emission + other.emission
+        )
+
+    def emitting(self, log_match_rate: float, *, shared: bool) -> OperatorLoad:
+        """The same with matches put out: each unit its share, if an input is dealt out."""
+        return OperatorLoad(self.ingestion, self.comparisons, _work(log_match_rate, shared=shared))
 
 
 def total_load(loads: Iterable[OperatorLoad]) -> OperatorLoad:

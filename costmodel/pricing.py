@@ -42,15 +42,19 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """SEQ or AND of two inputs; `candidates` are the pairs that are compared, if not all that arrive (5.3.2)."""
+    """SEQ or AND of two inputs; `candidates` are the pairs that are compared, if not all that arrive (5.3.2).
+    `matches` is the rate of what the operator puts out, if that counts.
+    """
 
     left: Flow
     right: Flow
     candidates: RateFormula | None = None
+    matches: RateFormula | None = None
 
     def load(self, log_scaling: float = 0.0) -> OperatorLoad:
         log_candidates = None if self.candidates is None else self.candidates.log_at(log_scaling)
-        return join_load(self.left.at(log_scaling), self.right.at(log_scaling), log_candidates)
+        load = join_load(self.left.at(log_scaling), self.right.at(log_scaling), log_candidates)
+        return _emitting(load, self.matches, log_scaling, shared=self.left.partitioned or self.right.partitioned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,8 @@ class KleeneUnary:
     matches: RateFormula
 
     def load(self, log_scaling: float = 0.0) -> OperatorLoad:
-        return kleene_unary_load(self.strip.at(log_scaling), self.matches.log_at(log_scaling))
+        load = kleene_unary_load(self.strip.at(log_scaling), self.matches.log_at(log_scaling))
+        return _emitting(load, self.matches, log_scaling, shared=self.strip.partitioned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +81,13 @@ class KleeneBinary:
     matches: RateFormula
 
     def load(self, log_scaling: float = 0.0) -> OperatorLoad:
-        return kleene_binary_load(
+        load = kleene_binary_load(
             self.rest.at(log_scaling),
             self.events.at(log_scaling),
             log_group_rate=self.groups.log_at(log_scaling),
             log_match_rate=self.matches.log_at(log_scaling),
         )
+        return _emitting(load, self.matches, log_scaling, shared=self.rest.partitioned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +96,11 @@ class Negation:
 
     positive: Flow
     negated: Flow
+    matches: RateFormula | None = None
 
     def load(self, log_scaling: float = 0.0) -> OperatorLoad:
-        return negation_load(self.positive.at(log_scaling), self.negated.at(log_scaling))
+        load = negation_load(self.positive.at(log_scaling), self.negated.at(log_scaling))
+        return _emitting(load, self.matches, log_scaling, shared=self.positive.partitioned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,3 +111,7 @@ class Together:
 
     def load(self, log_scaling: float = 0.0) -> OperatorLoad:
         return total_load(operator.load(log_scaling) for operator in self.operators)
+
+
+def _emitting(load: OperatorLoad, matches: RateFormula | None, log_scaling: float, *, shared: bool) -> OperatorLoad:
+    return load if matches is None else load.emitting(matches.log_at(log_scaling), shared=shared)

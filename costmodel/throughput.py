@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from costmodel.capacity import Capacity
-from costmodel.costs import OperatorLoad
-from costmodel.logarithms import LOG_MAX, LOG_ZERO, log_of, value_of
+from costmodel.capacity import Capacity, Objective
+from costmodel.costs import Load, OperatorLoad
+from costmodel.logarithms import LOG_MAX, LOG_ZERO, log_of, log_sum, value_of
 from costmodel.pricing import PricedOperator
 
 #: Scaling factors are searched for up to here; a plan that sustains it is called unlimited.
@@ -38,6 +38,7 @@ class Limit(Enum):
 
     INGESTION = "ingestion"
     COMPARISON = "comparison"
+    BUSY = "busy time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,8 @@ def is_throughput_valid(
 ) -> bool:
     """Whether every unit of a plan sustains the scaling factor (Def. 6)."""
     loads = [(load_at(one.operator, log_of(scaling_factor), reading), one.units) for one in operators]
+    if capacity.objective is Objective.BUSY:
+        return all(room >= -_SLACK for load, units in loads for _, room in _log_room(load, units, capacity))
     return is_sustainable(
         [load.ingestion.per_unit(units) for load, units in loads],
         [load.comparisons.per_unit(units) for load, units in loads],
@@ -132,7 +135,7 @@ def units_needed(
     """
     load = load_at(operator, log_of(scaling_factor), reading)
     exact = 0.0
-    for part, limit in ((load.ingestion, capacity.max_ingestion), (load.comparisons, capacity.max_comparisons)):
+    for _, part, limit in _budgets(load, capacity):
         shared, room = value_of(part.log_shared), limit - value_of(part.log_each)
         if room < -_SLACK * limit or (shared > 0 and room < _SLACK * limit):
             return None
@@ -142,11 +145,23 @@ def units_needed(
 
 def _log_room(load: OperatorLoad, units: int, capacity: Capacity) -> list[tuple[Limit, float]]:
     """By how much (as a logarithm) each load could grow until it meets its limit; what is no load has no limit."""
-    loads = (
-        (Limit.INGESTION, load.ingestion.log_per_unit(units), capacity.max_ingestion),
-        (Limit.COMPARISON, load.comparisons.log_per_unit(units), capacity.max_comparisons),
-    )
+    loads = [(limit, part.log_per_unit(units), most) for limit, part, most in _budgets(load, capacity)]
     return [(limit, math.log(most) - log_load) for limit, log_load, most in loads if log_load > LOG_ZERO / 2]
+
+
+def _budgets(load: OperatorLoad, capacity: Capacity) -> list[tuple[Limit, Load, float]]:
+    """What a unit may run out of: the load and how much of it a unit can take."""
+    parts = [
+        (Limit.INGESTION, load.ingestion, capacity.max_ingestion),
+        (Limit.COMPARISON, load.comparisons, capacity.max_comparisons),
+    ]
+    if capacity.objective is Objective.LIMITS:
+        return parts
+    shares = [part.times(-math.log(most)) for _, part, most in parts]
+    if capacity.max_emission is not None:
+        shares.append(load.emission.times(-math.log(capacity.max_emission)))
+    together = Load(log_sum(*(one.log_each for one in shares)), log_sum(*(one.log_shared for one in shares)))
+    return [(Limit.BUSY, together, 1.0)]
 
 
 def _lowered_linear(best: Scaling, one: AssignedOperator, capacity: Capacity) -> Scaling:

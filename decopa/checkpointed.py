@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,10 @@ from shuffler.pacing import Replay
 from shuffler.source import TraceColumns, open_trace
 
 if TYPE_CHECKING:
-    from cluster.checkpoint.recovery import CheckpointedRun, Checkpoints
+    from cluster.checkpoint.recovery import CheckpointedRun, Checkpoints, Recovery
+
+    #: Told whenever a run has been taken up again.
+    Recovered = Callable[[Recovery], None]
     from cluster.options import RayOptions
 
 
@@ -54,6 +57,7 @@ class Job:
     batch_size: int
     every_s: float
     keep: int
+    retries: int
     speed: float | None = None
     rate: float | None = None
 
@@ -76,6 +80,7 @@ def run_with_checkpoints(
     nan_as_null: bool = False,
     ray: RayOptions | None = None,
     progress: Progress | None = None,
+    recovered: Recovered | None = None,
 ) -> CheckpointedRun:
     """Every match of the query in a stored trace, on Ray, published in the folder `out` part by part.
 
@@ -120,12 +125,13 @@ def run_with_checkpoints(
         options.batch_size,
         checkpoints.every_s,
         checkpoints.keep,
+        checkpoints.retries,
         options.replay.speed,
         options.replay.rate,
     )
     if saved is None:
         store.write_job({name: getattr(job, name) for name in Job.__dataclass_fields__})
-    return _run(job, queries, plan, options, checkpoints, progress)
+    return _run(job, queries, plan, options, checkpoints, progress, recovered)
 
 
 def resume(
@@ -134,6 +140,7 @@ def resume(
     units: int | None = None,
     ray: RayOptions | None = None,
     progress: Progress | None = None,
+    recovered: Recovered | None = None,
 ) -> CheckpointedRun:
     """Goes on with the run whose checkpoints are in `location`, after its driver has died or given up.
 
@@ -156,8 +163,8 @@ def resume(
         batch_size=job.batch_size,
         replay=Replay(job.speed, job.rate),
     )
-    checkpoints = Checkpoints(store.location, job.every_s, job.keep)
-    return _run(job, parse_workload(job.queries), plan, options, checkpoints, progress)
+    checkpoints = Checkpoints(store.location, job.every_s, job.keep, job.retries)
+    return _run(job, parse_workload(job.queries), plan, options, checkpoints, progress, recovered)
 
 
 def _run(
@@ -167,6 +174,7 @@ def _run(
     options: RayOptions,
     checkpoints: Checkpoints,
     progress: Progress | None,
+    recovered: Recovered | None,
 ) -> CheckpointedRun:
     from cluster.checkpoint.output import PublishedMatches
     from cluster.checkpoint.recovery import CheckpointedRuntime
@@ -185,6 +193,7 @@ def _run(
         checkpoints=checkpoints,
         limits=Limits(job.max_matches, job.max_state_bytes),
         options=options,
+        recovered=recovered,
     )
     with ray_session(address=options.address, cpus=places_needed(runtime.topology)):
         return runtime.run(progress)

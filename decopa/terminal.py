@@ -23,21 +23,34 @@ class Progress:
     INTERVAL_S = 0.2
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock, self._start = clock, clock()
-        self._next = self._start
+        self._clock = clock
+        self._next_s = 0.0
+        self._first: tuple[int, float] | None = None
+        self._last = (0, 0.0)
+        self._matches = 0
 
     def phase(self, doing: str) -> None:
-        """What is done now; what `__call__` counts begins anew."""
-        self._start = self._clock()
-        self._next = self._start + self.INTERVAL_S
+        """What is done now, while nothing can be counted."""
+        self._first, self._matches = None, 0
         self._write(doing)
 
     def __call__(self, events: int, matches: int) -> None:
-        now = self._clock()
-        if now >= self._next:
-            self._next = now + self.INTERVAL_S
-            rate = events / max(now - self._start, 1e-9)
-            self._write(f"running: {events:,} events, {rate:,.0f} events/s, {matches:,} matches")
+        """Events that were taken from the trace and matches that were found so far."""
+        now_s = self._clock()
+        if self._first is None:
+            self._first = self._last = (events, now_s)
+        if events > self._last[0]:
+            self._last = (events, now_s)
+        self._matches = max(self._matches, matches)
+        if now_s >= self._next_s:
+            self._next_s = now_s + self.INTERVAL_S
+            self._write(f"running: {events:,} events{self._rate()}, {self._matches:,} matches")
+
+    def _rate(self) -> str:
+        """Events per second between the first time that some were counted and the last time that there were more."""
+        assert self._first is not None
+        seconds = self._last[1] - self._first[1]
+        return f", {(self._last[0] - self._first[0]) / seconds:,.0f} events/s" if seconds > 0 else ""
 
     def clear(self) -> None:
         self._write("")

@@ -25,10 +25,13 @@ Marks = tuple[tuple[int, float], ...]
 
 @dataclass(frozen=True, slots=True)
 class ReplayStart:
-    """When and where a replay began: the same for all shufflers."""
+    """When and where in the stream a replay began: the same for all shufflers. `replay` says how fast it goes from
+    here, if not as the shuffler was told when it was made."""
 
     at_s: float
     first_ts: int
+    first_ordinal: int = 0
+    replay: Replay | None = None
 
 
 class ShufflerNode:
@@ -83,8 +86,9 @@ class ShufflerNode:
             return
         events = self._converter.convert(rows, place, self._attributes, first_ordinal)
         self._check_order(events, place)
-        if self._replay.is_paced:
-            self._feed_paced(events, start)
+        replay = start.replay or self._replay
+        if replay.is_paced:
+            self._feed_paced(events, start, replay)
         else:
             for begin in range(0, len(events), self._batch_size):
                 batch = events.slice(begin, min(begin + self._batch_size, len(events)))
@@ -107,8 +111,8 @@ class ShufflerNode:
         self.outbox.flush(barrier=number)
         return tuple(feeder.snapshot() for feeder in self._feeders)
 
-    def _feed_paced(self, events: EventBatch, start: ReplayStart) -> None:
-        due = start.at_s + self._replay.arrivals(events.ts, events.first_ordinal, start.first_ts)
+    def _feed_paced(self, events: EventBatch, start: ReplayStart, replay: Replay) -> None:
+        due = start.at_s + replay.arrivals(events.ts, events.first_ordinal - start.first_ordinal, start.first_ts)
         begin = 0
         while begin < len(events):
             now = self._clock()

@@ -32,7 +32,7 @@ class Replay:
         return self.speed is not None or self.rate is not None
 
     def arrivals(self, ts: Ints, first_ordinal: int, first_ts: int) -> Seconds:
-        """When events are due, in seconds after the start of the replay; `first_ts` is that of the whole trace."""
+        """When events are due, in seconds after the start of the replay; ordinals and `first_ts` count from there."""
         if self.speed is not None:
             return (ts - first_ts) / (1e6 * self.speed)
         assert self.rate is not None

@@ -33,8 +33,12 @@ class PublishedMatches:
         self.folder, self._form = folder, form
         self._staged = folder / "_staged"
 
-    def prepare(self, published: Iterable[str]) -> None:
-        """Makes the folder show exactly these parts: finishes what was begun, and removes what no one declared."""
+    def prepare(self, published: Iterable[str], *, after: int | None = None) -> None:
+        """Makes the folder show exactly these parts: finishes what was begun, and removes what no one declared.
+
+        If a run goes back to checkpoint `after`, because a later one is damaged, the parts that were published since are
+        withdrawn: their matches will be found, and published, again.
+        """
         wanted = set(published)
         try:
             self._staged.mkdir(parents=True, exist_ok=True)
@@ -42,6 +46,11 @@ class PublishedMatches:
             for path in self._staged.iterdir():
                 path.unlink()
             odd = sorted(path.name for path in self.folder.glob("part-*") if path.name not in wanted)
+            if after is not None:
+                later = [name for name in odd if _number(name) > after]
+                for name in later:
+                    (self.folder / name).unlink()
+                odd = [name for name in odd if name not in later]
         except OSError as err:
             raise OutputError(f"cannot write to {self.folder}: {err.strerror}; check the folder's rights") from err
         if odd:
@@ -81,3 +90,9 @@ class PublishedMatches:
 
     def finish(self) -> None:
         shutil.rmtree(self._staged, ignore_errors=True)
+
+
+def _number(part: str) -> int:
+    """The checkpoint that a part was published with; 0 for a file that is no part."""
+    digits = part.removeprefix("part-").partition(".")[0]
+    return int(digits) if digits.isdigit() else 0

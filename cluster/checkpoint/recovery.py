@@ -71,7 +71,8 @@ class CheckpointedRun:
 
 
 class CheckpointedRuntime:
-    """As `RayRuntime`, with checkpoints. `source` opens the events; it must give the same ones every time."""
+    """As `RayRuntime`, with checkpoints. `source` must give the same events every time that it is read; `recovered` is
+    told whenever the run has been taken up again."""
 
     def __init__(
         self,
@@ -83,6 +84,7 @@ class CheckpointedRuntime:
         checkpoints: Checkpoints,
         limits: Limits,
         options: RayOptions,
+        recovered: Callable[[Recovery], None] | None = None,
     ) -> None:
         check_structure(plan)
         if not source.replayable:
@@ -91,7 +93,7 @@ class CheckpointedRuntime:
                 "a trace that is stored"
             )
         self._plan, self._source, self._merge, self._output = plan, source, merge, output
-        self._checkpoints, self._limits, self._options = checkpoints, limits, options
+        self._checkpoints, self._limits, self._options, self._recovered = checkpoints, limits, options, recovered
         self._store = CheckpointStore(checkpoints.location)
         self.topology = Topology(plan, options.shufflers)
         schema = source.format.schema
@@ -106,7 +108,7 @@ class CheckpointedRuntime:
         while True:
             manifest = self._store.latest()
             if manifest is not None and manifest.finished:
-                self._output.prepare(manifest.parts)
+                self._output.prepare(manifest.parts, after=manifest.number)
                 self._output.finish()
                 result.published = Published(manifest.number, manifest.parts, manifest.matches)
                 return result
@@ -116,6 +118,8 @@ class CheckpointedRuntime:
                 if since is not None:
                     number = manifest.number if manifest is not None else 0
                     result.recoveries.append(Recovery(what, number, time.monotonic() - since))
+                    if self._recovered is not None:
+                        self._recovered(result.recoveries[-1])
 
             try:
                 self._attempt(manifest, result, progress, resumed)
@@ -140,7 +144,7 @@ class CheckpointedRuntime:
         attempt = 0 if manifest is None else manifest.attempt + 1
         published = Published() if manifest is None else Published(manifest.number, manifest.parts, manifest.matches)
         self._store.discard_after(published.number)
-        self._output.prepare(published.parts)
+        self._output.prepare(published.parts, after=None if manifest is None else manifest.number)
         result.published = published
         restored = None if manifest is None else restore(self._store, manifest, self.topology, self._source.format)
         deployment = Deployment(

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.capacity import Capacity
+from costmodel.capacity import Capacity, Objective
 from costmodel.throughput import Reading
 from decopa.planning.split import SplitSpace, Step
 from decopa.planning.subquery import SubQuery
@@ -62,7 +62,8 @@ class JoinCover:
         chosen: dict[int, tuple[int, int, float]] = {}
         log_rates, log_factor = self._log_rates(log_scaling)
         for level in self._levels:
-            needed = self._units(log_rates[level.left], log_rates[level.right], log_factor)
+            matches = np.repeat(log_rates[level.wholes], level.pairs_per_set)
+            needed = self._units(log_rates[level.left], log_rates[level.right], matches, log_factor)
             total = (units[level.left] + units[level.right] + needed).reshape(-1, level.pairs_per_set)
             best = np.argmin(total, axis=1)
             rows = np.arange(len(best))
@@ -95,16 +96,25 @@ class JoinCover:
         rates = [one.log_at(log_scaling) for one in self._formulas[1:] if one is not None]
         return np.array([0.0, *rates]), 0.0
 
-    def _units(self, left: Any, right: Any, log_factor: float) -> npt.NDArray[np.float64]:
+    def _units(self, left: Any, right: Any, matches: Any, log_factor: float) -> npt.NDArray[np.float64]:
         """Units of each join: enough for its comparisons, and for its ingestion with the larger input dealt out."""
+        capacity = self.capacity
         larger, smaller = np.maximum(left, right), np.minimum(left, right)
-        compared = np.exp(np.clip(math.log(2) + left + right + log_factor, -_LOG_MAX, _LOG_MAX))
-        dealt = np.exp(np.clip(larger + log_factor, -_LOG_MAX, _LOG_MAX))
-        room = self.capacity.max_ingestion - np.exp(np.clip(smaller + log_factor, -_LOG_MAX, _LOG_MAX))
+        compared = _shares(math.log(2) + left + right + log_factor, capacity.max_comparisons)
+        dealt = _shares(larger + log_factor, capacity.max_ingestion)
+        room = 1 - _shares(smaller + log_factor, capacity.max_ingestion)
+        if capacity.objective is Objective.BUSY:  # all of it comes out of the same time
+            dealt, compared = dealt + compared, 0.0
+            if capacity.max_emission is not None:
+                dealt = dealt + _shares(matches + log_factor, capacity.max_emission)
         with np.errstate(divide="ignore", over="ignore"):
-            for_ingestion = np.where(room > 0, dealt / np.where(room > 0, room, 1.0), np.inf)
-        needed = np.maximum(compared / self.capacity.max_comparisons, for_ingestion)
+            in_time = np.where(room > 0, dealt / np.where(room > 0, room, 1.0), np.inf)
+        needed = np.maximum(compared, in_time)
         return np.asarray(np.maximum(1.0, np.ceil(needed * (1 - 1e-9))))
+
+
+def _shares(log_load: Any, limit: float) -> Any:
+    return np.exp(np.clip(log_load, -_LOG_MAX, _LOG_MAX)) / limit
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from costmodel.capacity import Capacity
+from costmodel.capacity import Capacity, Objective
 from costmodel.rates import PAPER, QueryRates, RateModel
 from costmodel.statistics import Statistics
 from costmodel.throughput import Reading
@@ -45,11 +45,14 @@ def plan_workload(
     reading: Reading = Reading.LINEAR,
     model: RateModel = PAPER,
     seed: int = 1,
+    objective: Objective | None = None,
 ) -> PlanningResult:
     """Plans every OR-free query; the units are divided so that the slowest of them is as fast as possible.
 
-    `statistics` are those of all queries, or one for each.
+    `statistics` are those of all queries, or one for each. `objective` is the capacity's own by default.
     """
+    if objective is not None:
+        capacity = replace(capacity, objective=objective)
     if strategy not in STRATEGIES:
         raise PlanError(f"unknown strategy '{strategy}'{did_you_mean(strategy, STRATEGIES)}")
     if units < 1:

@@ -32,6 +32,13 @@ class OperatorFigures:
     ingestion_share: float = 0.0
     comparison_share: float = 0.0
     limit: Limit | None = None
+    emission: float = 0.0
+    emission_share: float = 0.0
+
+    @property
+    def busy_share(self) -> float:
+        """The share of a unit's time that all of it takes, if time is what limits (see `Objective.BUSY`)."""
+        return self.ingestion_share + self.comparison_share + self.emission_share
 
 
 @dataclass(frozen=True)
@@ -83,7 +90,8 @@ def price_plan(
         )
         if operator.name in prices:
             load = load_at(prices[operator.name], log_at, reading)
-            taken, compared = (part.per_unit(operator.units) for part in (load.ingestion, load.comparisons))
+            parts = (load.ingestion, load.comparisons, load.emission)
+            taken, compared, emitted = (part.per_unit(operator.units) for part in parts)
             binds = operator.name in binding
             figure = OperatorFigures(
                 operator,
@@ -95,6 +103,8 @@ def price_plan(
                 taken / capacity.max_ingestion,
                 compared / capacity.max_comparisons,
                 scaling.limit if binds else None,
+                emitted,
+                0.0 if capacity.max_emission is None else emitted / capacity.max_emission,
             )
         figures.append(figure)
     return PricedPlan(plan, capacity, reading, at, scaling, tuple(figures))

@@ -144,6 +144,6 @@ class SplitSpace:
                 return KleeneBinary(flows[1 - events], flows[events], groups, matches)
             case "negation":
                 positive = min((0, 1), key=lambda side: len(step.inputs[side].scope(self.query)))
-                return Negation(flows[positive], flows[1 - positive])
+                return Negation(flows[positive], flows[1 - positive], matches)
             case _:
-                return Join(flows[0], flows[1])
+                return Join(flows[0], flows[1], matches=matches)

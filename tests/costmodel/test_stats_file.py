@@ -14,6 +14,7 @@ from costmodel.capacity import Capacity
 from costmodel.statistics import PairSelectivity, RateProfile, Statistics, SubQuerySelectivity
 from costmodel.stats_file import from_json, to_json
 from decopa.errors import StatisticsError
+from decopa.query.query import MAX_WINDOW_US
 from tests.costmodel.drawn import BRANCHES, CAPACITIES, statistics
 
 FULL = Statistics(
@@ -112,7 +113,7 @@ def test_an_interval_stays_within_what_a_share_can_be() -> None:
 
 
 # ----------------------------------------------------------------------- capacity
-@given(CAPACITIES, st.none() | st.integers(1, 2**62))
+@given(CAPACITIES, st.none() | st.integers(1, MAX_WINDOW_US))
 def test_a_capacity_is_read_back(capacity: Capacity, window_us: int | None) -> None:
     known = replace(capacity, window_us=window_us)
     assert Capacity.from_json(known.to_json()) == known

@@ -151,14 +151,15 @@ def test_a_plan_file_is_run(trace: Path, out: Path, capsys: pytest.CaptureFixtur
 
 
 def test_progress_rewrites_one_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
-    times = iter([0.0, 1.0, 1.1, 3.0, 3.1])
+    times = iter([1.0, 1.1, 3.0, 4.0])
     progress = Progress(clock=lambda: next(times))
     progress.phase("planning")
-    for events in (10, 4_000, 5_000):
-        progress(events, 7)
+    for events, matches in ((10, 0), (20, 5), (4_010, 7), (4_010, 0)):
+        progress(events, matches)
     progress.clear()
-    line = "running: 4,000 events, 2,000 events/s, 7 matches"
-    assert capsys.readouterr().err == f"\r\x1b[Kplanning\r\x1b[K{line}\r\x1b[K"
+    last = "running: 4,010 events, 2,000 events/s, 7 matches"  # the rate is that of the time in which events came
+    lines = ["planning", "running: 10 events, 0 matches", last, last, ""]
+    assert capsys.readouterr().err == "".join(f"\r\x1b[K{line}" for line in lines)
 
 
 def test_a_summary_holds_predictions_against_what_was_done(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:

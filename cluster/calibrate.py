@@ -1,0 +1,267 @@
+"""Calibration: the real processing unit under growing load, on this machine or on every node of a cluster (7.1).
+
+Every operator of the query runs as a process of its own would: it receives encoded messages and sends encoded
+messages on. Only what the actor shells add is missing (about 0.6 ms for each message, see FACTS.md), which batches of
+thousands of rows make small. The loads grow in three directions: the query in a window that no two events share
+(ingestion), the query in growing windows (comparisons), and the pattern without its conditions between events
+(emission), each until a step takes long enough to be measured well.
+"""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import platform
+import time
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from actors.group import Limits
+from actors.node import UnitNode
+from actors.reports import UnitReport
+from costmodel.calibration import (
+    BusyModel,
+    Calibration,
+    Measurement,
+    NodeCalibration,
+    Ramp,
+    fit_busy_model,
+    queueing_starts,
+)
+from decopa.errors import StatisticsError
+from decopa.planning.baselines import state_parallel
+from decopa.planning.plan import Plan
+from decopa.query.analysis import strip_kleene
+from decopa.query.binding import bind
+from decopa.query.predicate import aliases_of
+from decopa.query.query import Query
+from shuffler.channel import Message
+from shuffler.codecs import needed_attributes
+from shuffler.columns import Place
+from shuffler.events import EventFormat
+from shuffler.node import ReplayStart, ShufflerNode
+from shuffler.outbox import FlushPolicy
+from shuffler.pacing import Replay
+from shuffler.source import TraceSource
+from shuffler.topology import Topology
+
+#: Rows of a message, as in a run that is busy.
+BATCH_ROWS = 4_096
+#: A load that takes this long is measured well enough; the next one would take longer.
+ENOUGH_S = 0.5
+#: Steps by which windows grow; the shorter one where matches grow with a power of the window.
+_STEP, _SMALL_STEP, _SMALLEST = 4, 2, 4**8
+#: A unit's measurement counts if it was busy for at least this long: shorter ones are mostly the clock's.
+_LEAST_BUSY_S = 0.002
+
+
+@dataclass(frozen=True)
+class CalibrationSpec:
+    """What to measure with: travels to the process that measures. `events` is an Arrow stream."""
+
+    query: Query
+    form: EventFormat
+    events: pa.Buffer
+    repeats: int = 3
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """What one unit did: its counters, and the rows and seconds of each message."""
+
+    report: UnitReport
+    rows: tuple[int, ...]
+    service_s: tuple[float, ...]
+
+
+def calibration_spec(query: Query, source: TraceSource, *, events: int, repeats: int) -> CalibrationSpec:
+    """The first `events` events of a trace, for one OR-free query."""
+    if not state_parallel(query).root.inputs:
+        raise StatisticsError(f"{query.pattern} is one event, which no unit compares with anything; join two or more")
+    attributes = needed_attributes([bind(query, source.schema)], source.schema)
+    blocks = [block.rows for block in itertools.takewhile(_up_to(events), source.blocks(attributes, BATCH_ROWS))]
+    if not blocks:
+        raise StatisticsError(f"{source.name} has no events to calibrate with")
+    stream = pa.BufferOutputStream()
+    table = pa.Table.from_batches(blocks).unify_dictionaries().slice(0, events)
+    with pa.ipc.new_stream(stream, table.schema) as writer:
+        writer.write_table(table)
+    return CalibrationSpec(query, source.format, stream.getvalue(), repeats)
+
+
+def _up_to(events: int) -> Any:
+    seen = 0
+
+    def more(block: Any) -> bool:
+        nonlocal seen
+        before, seen = seen, seen + block.rows.num_rows
+        return before < events
+
+    return more
+
+
+# ------------------------------------------------------------------ where it is measured
+
+
+def calibrate_here(spec: CalibrationSpec) -> Calibration:
+    """On this machine, in a process of its own, as a unit has one."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        node = pool.submit(calibrate_node, spec, platform.node() or "this machine").result()
+    return Calibration(str(spec.query), (node,))
+
+
+def calibrate_cluster(spec: CalibrationSpec) -> Calibration:
+    """On every node of the cluster that this program is connected to, one unit at a time on each."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    # Two nodes may have the same address (a test cluster), so the name has the beginning of the id, too.
+    task, calls = ray.remote(calibrate_node), []
+    for node in sorted((node for node in ray.nodes() if node["Alive"]), key=lambda one: str(one["NodeID"])):
+        if node.get("Resources", {}).get("CPU", 0) >= 1:
+            where = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            name = f"{node['NodeManagerAddress']} ({node['NodeID'][:6]})"
+            calls.append(task.options(num_cpus=1, scheduling_strategy=where).remote(spec, name))
+    return Calibration(str(spec.query), tuple(ray.get(calls)))
+
+
+# ------------------------------------------------------------------ in the process that measures
+
+
+def calibrate_node(spec: CalibrationSpec, name: str) -> NodeCalibration:
+    """Measures all loads, `repeats` times; the first pass compiles and finds out how far loads grow."""
+    rows = pa.ipc.open_stream(spec.events).read_all()
+    loads = list(_loads(spec, rows))
+    models: list[BusyModel] = []
+    everything: list[Measurement] = []
+    ramps: list[Ramp] = []
+    for _ in range(spec.repeats):
+        found: list[Measurement] = []
+        whole: list[_Unit] = []
+        for title, query in loads:
+            units = _run(query, spec.form, rows)
+            found += [_measurement(title, unit) for unit in units if sum(unit.service_s) >= _LEAST_BUSY_S]
+            whole = units if query.where == spec.query.where else whole
+        models.append(fit_busy_model(found))
+        everything += found
+        ramps.append(_ramp(whole, models[-1]))
+    return NodeCalibration(name, tuple(models), tuple(everything), tuple(ramps))
+
+
+def _loads(spec: CalibrationSpec, rows: pa.Table) -> Iterator[tuple[str, Query]]:
+    """Names and queries, each with more to do than the one before, until one takes long enough."""
+    query = spec.query
+    nothing = replace(query, window_us=1)
+    _run(nothing, spec.form, rows.slice(0, BATCH_ROWS))  # compiles
+    yield "ingestion", nothing
+    for factor in _growing(_STEP):
+        window_us = max(1, query.window_us // factor)
+        larger = replace(query, window_us=window_us)
+        units = _run(larger, spec.form, rows)
+        took_s = sum(sum(unit.service_s) for unit in units)
+        if factor == 1 or sum(unit.report.comparisons for unit in units) >= rows.num_rows:
+            yield f"comparisons, window {window_us} us", larger
+        if took_s >= ENOUGH_S:
+            break
+    for factor in _growing(_SMALL_STEP):
+        window_us = max(1, query.window_us // factor)
+        larger = without_conditions(query, window_us)
+        units = _run(larger, spec.form, rows)
+        if sum(unit.report.emitted for unit in units) >= rows.num_rows:
+            yield f"emission, window {window_us} us", larger
+        if sum(unit.report.emitted for unit in units) >= 4 * rows.num_rows:
+            break
+
+
+def _growing(step: int) -> Iterator[int]:
+    """What windows are divided by: from very much down to 1."""
+    factor = _SMALLEST
+    while factor >= 1:
+        yield factor
+        factor //= step
+
+
+def without_conditions(query: Query, window_us: int) -> Query:
+    """The pattern with single events for KL and without conditions between events: everything in order matches."""
+    alone = tuple(predicate for predicate in query.where if len(aliases_of(predicate)) < 2)
+    return replace(
+        query, pattern=strip_kleene(query.pattern, query.kleene_aliases), where=alone, window_us=window_us
+    )
+
+
+def _measurement(title: str, unit: _Unit) -> Measurement:
+    report = unit.report
+    # Without conditions a comparison is a match: what it costs to find one is part of what it costs to emit it.
+    comparisons = 0 if title.startswith("emission") else report.comparisons
+    return Measurement(
+        f"{report.operator}: {title}", report.ingested, comparisons, report.emitted, sum(unit.service_s)
+    )
+
+
+def _ramp(units: Sequence[_Unit], model: BusyModel) -> Ramp:
+    """The busiest unit of the query under growing load, against what the model says of it."""
+    busiest = max(units, key=lambda unit: sum(unit.service_s))
+    report = busiest.report
+    predicted_s = model.busy_s(report.ingested, report.comparisons, report.emitted)
+    return Ramp(queueing_starts(busiest.service_s, busiest.rows), report.ingested / max(predicted_s, 1e-12))
+
+
+def _run(query: Query, form: EventFormat, rows: pa.Table) -> list[_Unit]:
+    """Every operator of the query on a unit of its own; messages go from one to the next in this process."""
+    topology = Topology(Plan((state_parallel(query),)))
+    waiting: deque[tuple[str, Message]] = deque()
+    sent: Counter[tuple[str, str]] = Counter()
+    policy = FlushPolicy(max_rows=BATCH_ROWS, interval_s=0.0)
+
+    def send(target: str, message: Message) -> None:
+        waiting.append((target, replace(message, sequence=sent[message.sender, target])))
+        sent[message.sender, target] += 1
+
+    nodes = {
+        process.name: UnitNode(
+            process.name, topology, form, send=send, limits=Limits(), policy=policy, clock=time.monotonic
+        )
+        for process in topology.units
+    }
+    shuffler = ShufflerNode(
+        0,
+        topology,
+        form,
+        send=send,
+        mark=lambda marks: None,
+        replay=Replay(),
+        batch_size=BATCH_ROWS,
+        policy=policy,
+        clock=time.monotonic,
+        sleep=time.sleep,
+    )
+    times: dict[str, list[tuple[int, float]]] = {name: [] for name in nodes}
+
+    def deliver() -> None:
+        while waiting:
+            target, message = waiting.popleft()
+            node = nodes.get(target)
+            if node is not None:  # else the sink
+                before = sum(report.ingested for report in node.reports())
+                started = time.thread_time()  # a unit has a core of its own, which this process may not have
+                node.receive(message)
+                took_s = time.thread_time() - started
+                times[target].append((sum(report.ingested for report in node.reports()) - before, took_s))
+
+    first = 0
+    for batch in rows.to_batches(max_chunksize=BATCH_ROWS):
+        shuffler.feed(batch, Place("calibration", first), first, ReplayStart(0.0, 0))
+        first += batch.num_rows
+        deliver()
+    shuffler.finish()
+    deliver()
+    found = []
+    for name, node in nodes.items():
+        (report,) = node.reports()
+        found.append(_Unit(report, *(tuple(column) for column in zip(*times[name], strict=True))))  # type: ignore[arg-type]
+    return found

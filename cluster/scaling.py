@@ -1,0 +1,206 @@
+"""Scaling test: one deployment of a plan on Ray, to which a stream is offered at one rate after the other.
+
+The stream is a trace that is played over and over, with times and ids that go on; so it never ends, and windows are
+full from the end of the warm-up on. A rate is sustained if, after a window of observation, what is left to do takes
+no longer than a small share of that window: a backlog that had grown would take longer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import ray
+
+from actors.group import Limits
+from actors.latency import LatencyHistogram, LatencySummary
+from actors.ray_unit import UnitStatus
+from cluster.deployment import Deployment
+from cluster.feeding import FeedBlock, packed_rows
+from cluster.options import RayOptions
+from cluster.session import Session
+from decopa.planning.plan import Plan
+from decopa.query.binding import bind
+from shuffler.codecs import needed_attributes
+from shuffler.columns import Place
+from shuffler.events import EventFormat
+from shuffler.pacing import Replay
+from shuffler.source import TraceSource
+from shuffler.topology import Topology
+
+#: A block takes this long, so that the driver notices soon when the stream is over.
+_BLOCK_S = 0.2
+_LEAST_ROWS, _MOST_ROWS = 16, 32_768
+
+
+class EndlessTrace:
+    """A trace in memory, again and again: each round goes on in time where the one before ended, with new ids."""
+
+    def __init__(self, source: TraceSource, attributes: Collection[str]) -> None:
+        batches = [block.rows for block in source.blocks(attributes, _MOST_ROWS)]
+        self.table = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks()
+        self.form: EventFormat = source.format
+        self.name = source.name
+        names = source.format.columns
+        self._ts, self._id = names.ts, names.id
+        times = self.table.column(self._ts).cast(pa.int64()).to_numpy()
+        gap = max(1, round((int(times[-1]) - int(times[0])) / max(1, len(times) - 1)))
+        #: Time from a round to the next, in the unit of the trace's own times.
+        self._round = int(times[-1]) - int(times[0]) + gap
+        self._ids_per_round = self._id_span()
+        self._next = 0
+
+    def _id_span(self) -> int | None:
+        ids = self.table.column(self._id)
+        if not pa.types.is_integer(ids.type):
+            return None  # such events are known by their place in the stream
+        ends = pc.min_max(ids).as_py()
+        return int(ends["max"]) - int(ends["min"]) + 1
+
+    @property
+    def events(self) -> int:
+        return int(self.table.num_rows)
+
+    def take(self, rows: int) -> pa.RecordBatch:
+        """The next `rows` events, or fewer at the end of a round."""
+        number, first = divmod(self._next, self.events)
+        part = self.table.slice(first, min(rows, self.events - first))
+        self._next += part.num_rows
+        if number:
+            part = self._shifted(part, self._ts, number * self._round)
+            if self._ids_per_round is not None:
+                part = self._shifted(part, self._id, number * self._ids_per_round)
+        (batch,) = part.combine_chunks().to_batches()
+        return batch
+
+    def _shifted(self, part: pa.Table, name: str, by: int) -> pa.Table:
+        place, column = part.schema.get_field_index(name), part.column(name)
+        moved = pc.add(column.cast(pa.int64()), pa.scalar(by, pa.int64())).cast(column.type)
+        return part.set_column(place, part.schema.field(name), moved)
+
+
+@dataclass(frozen=True)
+class OfferedRate:
+    """What happened while a rate was offered: `backlog_s` is the time that it took to finish what was left at the end,
+    beyond what an idle deployment takes. Loads are of each process over this time alone."""
+
+    rate: float
+    events: int
+    seconds: float
+    backlog_s: float
+    sustained: bool
+    latency: LatencySummary
+    processes: tuple[UnitStatus, ...]
+
+    @property
+    def achieved(self) -> float:
+        """Events per second of the whole time until the last one was done."""
+        return self.events / (self.seconds + self.backlog_s)
+
+    @property
+    def busiest(self) -> float:
+        """The largest share of the time that a process was busy."""
+        return max((status.busy_s for status in self.processes), default=0.0) / (self.seconds + self.backlog_s)
+
+
+class RateTest:
+    """Context manager: a deployment that is warm when it is entered."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        source: TraceSource,
+        *,
+        limits: Limits,
+        options: RayOptions,
+        warm_up_events: int,
+        tolerance: float = 0.05,
+        tell: Callable[[str], None] = lambda doing: None,
+    ) -> None:
+        schema = source.format.schema
+        attributes = needed_attributes([bind(part.query, schema) for part in plan.parts], schema)
+        self.trace = EndlessTrace(source, attributes)
+        self._deployment = Deployment(Topology(plan, options.shufflers), source.format, limits, options)
+        self._warm_up_events, self._tolerance, self._tell = warm_up_events, tolerance, tell
+        self._session = Session(self._deployment)
+        self._idle_s = 0.0
+
+    def __enter__(self) -> RateTest:
+        self._deployment.__enter__()
+        try:
+            self._tell("starting the units")
+            self._session = Session(self._deployment)
+            self._session.await_actors()
+            self._tell(f"warming up with {self._warm_up_events:,} events")
+            for block in self._blocks(self._warm_up_events, 4_096):
+                self._session.feed(block)
+            self._settle()
+            self._idle_s = min(self._settle(), self._settle())
+        except BaseException:
+            self._deployment.stop()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._deployment.__exit__(*error)
+
+    def offer(self, rate: float, seconds: float) -> OfferedRate:
+        """Plays the stream at `rate` events per second for `seconds`, then waits until everything is done."""
+        self._tell(f"offering {rate:,.0f} events/s for {seconds:g} s")
+        events = max(1, round(rate * seconds))
+        rows = int(min(max(rate * _BLOCK_S, _LEAST_ROWS), _MOST_ROWS))
+        before, counts = self._deployment.statuses(), self._latency_counts()
+        start_s = 0.0
+        for block in self._blocks(events, rows):
+            if not start_s:
+                start_s = self._session.replay_from_here(block.first_ts, Replay(rate=rate))
+            self._session.feed(block)
+        self._settle()
+        took_s = time.time() - start_s
+        after = self._deployment.statuses()
+        backlog_s = max(0.0, took_s - events / rate - self._idle_s)
+        latency = LatencyHistogram.between(counts, self._latency_counts()).summary()
+        self._session.take()  # or matches pile up
+        return OfferedRate(
+            rate,
+            events,
+            events / rate,
+            backlog_s,
+            backlog_s <= self._tolerance * events / rate,
+            latency,
+            tuple(_since(one, other) for one, other in zip(before, after, strict=True)),
+        )
+
+    def _blocks(self, events: int, rows: int) -> Iterator[FeedBlock]:
+        while events > 0:
+            batch = self.trace.take(min(rows, events))
+            events -= batch.num_rows
+            yield packed_rows(batch, self.trace.form, Place(self.trace.name))
+
+    def _settle(self) -> float:
+        started = time.perf_counter()
+        self._session.settle()
+        return time.perf_counter() - started
+
+    def _latency_counts(self) -> npt.NDArray[np.int64]:
+        counts = ray.get([sink.latency_counts.remote() for sink in self._deployment.sinks.values()])
+        return np.asarray(sum(counts[1:], counts[0]))
+
+
+def _since(before: UnitStatus, after: UnitStatus) -> UnitStatus:
+    """What a process did between two readings."""
+    units = tuple(
+        replace(
+            one,
+            ingested=one.ingested - other.ingested,
+            comparisons=one.comparisons - other.comparisons,
+            emitted=one.emitted - other.emitted,
+        )
+        for one, other in zip(after.units, before.units, strict=True)
+    )
+    return replace(after, units=units, busy_s=after.busy_s - before.busy_s, waited_s=after.waited_s - before.waited_s)

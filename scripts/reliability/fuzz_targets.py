@@ -1,0 +1,249 @@
+"""What is fuzzed: for each kind of input from outside, how to draw one and how the program takes it in.
+
+`accept` returns if the input was taken, raises a DecoPaError if it was refused; anything else is a finding.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+from cluster.checkpoint.store import CheckpointStore, Manifest
+from costmodel.capacity import Capacity
+from costmodel.statistics import PairSelectivity, RateProfile, Statistics, SubQuerySelectivity
+from costmodel.stats_file import from_json as read_statistics
+from costmodel.stats_file import to_json as statistics_text
+from decopa.api import make_plan
+from decopa.planning.plan import Plan
+from decopa.planning.planner import plan_workload
+from decopa.planning.validate import check_structure
+from decopa.query.binding import bind
+from decopa.query.parser import parse, parse_workload
+from decopa.query.schema import Column, Kind, Schema
+from scripts.reliability.mutations import damaged_bytes, damaged_document, damaged_text
+from scripts.reliability.odd_queries import WORDS, odd_query
+from scripts.reliability.odd_states import OddStates
+from scripts.reliability.odd_traces import odd_csv, odd_json_lines, odd_parquet, read_stream, read_trace
+
+SCHEMA = Schema(
+    {
+        "id": Column(Kind.INT), "ts": Column(Kind.INT), "x": Column(Kind.FLOAT), "y": Column(Kind.FLOAT, nullable=True),
+        "n": Column(Kind.INT), "s": Column(Kind.STRING), "flag": Column(Kind.BOOL), "lat": Column(Kind.FLOAT),
+        "lon": Column(Kind.FLOAT),
+    }
+)  # fmt: skip
+_QUERIES = (
+    "PATTERN SEQ(A a, B b, C c) WHERE a.x < b.x AND b.s = c.s WITHIN 10 min",
+    "QUERY k PATTERN SEQ(A a, KL(B b), NOT(C c)) WHERE a.x < b.x WITHIN 1 h RETURN a.x",
+    "PATTERN AND(A a, A b, OR(B c, C d)) WHERE a.n = b.n WITHIN 3 us",
+)
+
+
+class Target(ABC):
+    """`weight` is its share of all inputs."""
+
+    name: str
+    weight: float
+
+    @abstractmethod
+    def draw(self, random: Random) -> bytes: ...
+
+    @abstractmethod
+    def accept(self, content: bytes) -> None: ...
+
+
+class QueryText(Target):
+    name, weight = "query text", 30
+
+    def draw(self, random: Random) -> bytes:
+        return odd_query(random).encode("utf-8", "surrogatepass")
+
+    def accept(self, content: bytes) -> None:
+        """Parsed, written and parsed again, bound to columns, planned: all that happens before anything runs."""
+        queries = parse_workload(content.decode("utf-8", "surrogatepass"))
+        assert parse_workload(";\n".join(map(str, queries))) == queries
+        for query in queries:
+            for branch in query.branches:
+                bind(branch, SCHEMA)
+        check_structure(make_plan(queries, units=4))
+
+
+class PlanFile(Target):
+    name, weight = "plan JSON", 12
+
+    def __init__(self) -> None:
+        self._documents = [json.loads(make_plan(text, units=units).to_json()) for text in _QUERIES for units in (1, 9)]
+
+    def draw(self, random: Random) -> bytes:
+        change: Callable[[str], str] = lambda text: damaged_text(text, random, WORDS)  # noqa: E731
+        return damaged_document(random.choice(self._documents), random, change).encode("utf-8", "surrogatepass")
+
+    def accept(self, content: bytes) -> None:
+        plan = Plan.from_json(content.decode("utf-8", "surrogatepass"))
+        check_structure(plan)
+        assert Plan.from_json(plan.to_json()) == plan
+
+
+class StatisticsFile(Target):
+    name, weight = "stats JSON", 10
+
+    def __init__(self) -> None:
+        self._queries = (parse(_QUERIES[0]),)
+        pairs = (PairSelectivity("A", "B", 0.01, 0.001), PairSelectivity("B", "C", 1.0))
+        full = Statistics(
+            window_us=600_000_000,
+            rates={"A": 1000, "B": 30.5, "C": 2},
+            type_pairs=pairs,
+            alias_pairs=(PairSelectivity("a", "b", 0.25),),
+            sub_queries=(SubQuerySelectivity("SEQ(A a, B b)", 0.008),),
+            filter_shares={"a": 0.5},
+            default_selectivity=1.0,
+            measured_for=(str(self._queries[0]),),
+            profiles={"A": RateProfile(3120, 0.8, 0.31)},
+        )
+        self._document = json.loads(statistics_text(full))
+
+    def draw(self, random: Random) -> bytes:
+        change: Callable[[str], str] = lambda text: damaged_text(text, random, WORDS)  # noqa: E731
+        return damaged_document(self._document, random, change).encode("utf-8", "surrogatepass")
+
+    def accept(self, content: bytes) -> None:
+        """Read, and used for a plan."""
+        statistics = read_statistics(content.decode("utf-8", "surrogatepass"))
+        plan_workload(self._queries, statistics, Capacity.per_second(1e6, 1e8), units=4, strategy="decopa")
+
+
+class CapacityFile(Target):
+    name, weight = "capacity JSON", 5
+
+    def draw(self, random: Random) -> bytes:
+        document = json.loads(Capacity.per_second(2e6, 1e8).to_json())
+        return damaged_document(document, random).encode("utf-8", "surrogatepass")
+
+    def accept(self, content: bytes) -> None:
+        str(Capacity.from_json(content.decode("utf-8", "surrogatepass")).for_window(600_000_000))
+
+
+class ManifestFile(Target):
+    """manifest.json of a checkpoint whose states are there."""
+
+    name, weight = "manifest.json", 6
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="decopa-fuzz-")
+        self._store = CheckpointStore(self._folder.name)
+        states = {name: self._store.write_state(7, name, name.encode()) for name in ("shuffler/0", "q/o3/0", "sink/q")}
+        plan = make_plan(_QUERIES[0], units=2).to_json()
+        self._store.commit(Manifest(7, 1, plan, 1, 500, 3, states, ("part-00000007.parquet",), 11))
+        self._path = Path(self._folder.name) / "checkpoint-00000007" / "manifest.json"
+        self._document = json.loads(self._path.read_text())
+
+    def draw(self, random: Random) -> bytes:
+        if random.random() < 0.2:
+            return damaged_bytes(json.dumps(self._document).encode(), random)
+        return damaged_document(self._document, random).encode("utf-8", "surrogatepass")
+
+    def accept(self, content: bytes) -> None:
+        """Read as `decopa resume` does: the last whole checkpoint, its states, its plan."""
+        self._path.write_bytes(content)
+        self._store.latest()
+        manifest = self._store.read(7)
+        for process in manifest.states:
+            self._store.read_state(manifest, process)
+        Plan.from_json(manifest.plan)
+
+
+class JobFile(Target):
+    name, weight = "job.json", 5
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="decopa-fuzz-")
+        self._store = CheckpointStore(self._folder.name)
+        self._store.write_job(
+            {
+                "trace": "/nowhere/t.parquet", "plan": make_plan(_QUERIES[0]).to_json(), "queries": _QUERIES[0],
+                "out": "/nowhere/out", "out_format": "parquet", "columns": {"id": "id", "ts": "ts", "type": "type"},
+                "assume_sorted": False, "nan_as_null": False, "max_matches": 10, "max_state_bytes": 10, "shufflers": 1,
+                "batch_size": 100, "every_s": 1.0, "keep": 3, "speed": None, "rate": None,
+            }
+        )  # fmt: skip
+        self._path = Path(self._folder.name) / "job.json"
+        self._document = json.loads(self._path.read_text())
+
+    def draw(self, random: Random) -> bytes:
+        if random.random() < 0.2:
+            return damaged_bytes(json.dumps(self._document).encode(), random)
+        return damaged_document(self._document, random).encode("utf-8", "surrogatepass")
+
+    def accept(self, content: bytes) -> None:
+        from decopa.checkpointed import read_job
+
+        self._path.write_bytes(content)
+        job = read_job(self._store)
+        parse_workload(job.queries)
+        Plan.from_json(job.plan)
+
+
+class StateFile(Target):
+    """Files of units and shufflers, with right and wrong checksums."""
+
+    name, weight = "state files", 12
+
+    def __init__(self) -> None:
+        self._states = OddStates()
+
+    def draw(self, random: Random) -> bytes:
+        return self._states.draw(random)
+
+    def accept(self, content: bytes) -> None:
+        self._states.accept(content)
+
+
+class TraceFile(Target):
+    """A file of one kind; every second input is read with --bad-rows divert."""
+
+    weight = 7
+
+    def __init__(self, name: str, suffix: str, draw: Callable[[Random], bytes]) -> None:
+        self.name, self._draw = name, draw
+        self._folder = tempfile.TemporaryDirectory(prefix="decopa-fuzz-")
+        self._path = Path(self._folder.name) / f"trace{suffix}"
+
+    def draw(self, random: Random) -> bytes:
+        return self._draw(random)
+
+    def accept(self, content: bytes) -> None:
+        self._path.write_bytes(content)
+        read_trace(self._path, divert=len(content) % 2 == 1)
+
+
+class LiveStream(Target):
+    """JSON lines as they come from standard input."""
+
+    name, weight = "live JSON lines", 5
+
+    def draw(self, random: Random) -> bytes:
+        return odd_json_lines(random)
+
+    def accept(self, content: bytes) -> None:
+        read_stream(content, divert=len(content) % 2 == 1)
+
+
+def targets() -> list[Target]:
+    return [
+        QueryText(),
+        PlanFile(),
+        StatisticsFile(),
+        CapacityFile(),
+        ManifestFile(),
+        JobFile(),
+        StateFile(),
+        TraceFile("CSV trace", ".csv", odd_csv),
+        TraceFile("JSON lines trace", ".jsonl", odd_json_lines),
+        TraceFile("Parquet trace", ".parquet", odd_parquet),
+        LiveStream(),
+    ]
