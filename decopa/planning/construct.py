@@ -92,8 +92,11 @@ def _best_of(
     if best.scaling.unlimited:
         return best
     low, high = best.scaling.log_scaling, best.scaling.log_scaling + math.log(2)
+    first = low
     while (better := steps_at(high)) is not None and high < _LOWEST:
-        found, low, high = better, high, high + 2 * (high - best.scaling.log_scaling)
+        candidate = assign_units(space, split_of(better), units, capacity, reading)
+        best = max(best, candidate, key=lambda one: one.scaling.log_scaling)
+        low, high = high, high + 2 * (high - first)
     while high - low > _WIDTH:
         middle = (low + high) / 2
         better = steps_at(middle)

@@ -105,7 +105,8 @@ class _Search:
         if log_target == -math.inf:
             return 1
         # With the input dealt out that suits the step best: if another one must be, it needs no fewer.
-        found = units_needed(self.space.price(step), self.capacity, math.exp(log_target), self.reading)
+        dealt = self.space.preferred(step, log_target if self.reading is Reading.RATES else 0.0)
+        found = units_needed(self.space.price(step, dealt), self.capacity, math.exp(log_target), self.reading)
         return math.inf if found is None else found.units
 
     def _finish(self, split: Split) -> None:

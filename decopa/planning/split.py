@@ -105,8 +105,8 @@ class SplitSpace:
             self._prices[key] = self._price(step, choice)
         return self._prices[key]
 
-    def preferred(self, step: Step) -> int:
-        """The input to deal out: the only one allowed, or of a join the one with more matches."""
+    def preferred(self, step: Step, log_scaling: float = 0.0) -> int:
+        """The input to deal out: the only one allowed, or of a join the one with more matches at rates times c."""
         if len(step.inputs) == 1:
             return 0
         rule = self.rule(step)
@@ -115,7 +115,8 @@ class SplitSpace:
             return 0 if alias not in step.inputs[0].aliases else 1
         if rule == "negation":
             return min((0, 1), key=lambda side: len(step.inputs[side].scope(self.query)))
-        return max((0, 1), key=lambda side: self.log_rate(step.inputs[side]))
+        formulas = [self.rates.formula(one.aliases, one.closed) for one in step.inputs]
+        return max((0, 1), key=lambda side: formulas[side].log_at(log_scaling))
 
     def rule(self, step: Step) -> str:
         """`unary`, `kleene` (binary), `negation` or `join`."""

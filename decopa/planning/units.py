@@ -37,12 +37,21 @@ def assign_units(
     if units < len(split):
         raise PlanError(f"the split has {len(split)} operators, more than {units} units")
     best: Assignment | None = None
-    for choice in _consistent_choices(space, split):
-        found = _assign(space, split, choice, units, capacity, reading)
-        if best is None or found.scaling.log_scaling > best.scaling.log_scaling:
-            best = found
-    assert best is not None
-    return best
+    tried: set[tuple[int, ...]] = set()
+    log_scaling = 0.0
+    while True:
+        # Which input of a join is the larger one changes with c if rates do: choose again at the c that is reached.
+        choices = [one for one in _consistent_choices(space, split, log_scaling) if one not in tried]
+        tried.update(choices)
+        before = best
+        for choice in choices:
+            found = _assign(space, split, choice, units, capacity, reading)
+            if best is None or found.scaling.log_scaling > best.scaling.log_scaling:
+                best = found
+        assert best is not None
+        if best is before or reading is Reading.LINEAR:
+            return best
+        log_scaling = best.scaling.log_scaling
 
 
 def assignment_with(
@@ -94,13 +103,13 @@ def _assign(
     return Assignment(split, tuple(given), choice, largest_scaling(assigned, capacity, reading))
 
 
-def _consistent_choices(space: SplitSpace, split: Split) -> list[tuple[int, ...]]:
+def _consistent_choices(space: SplitSpace, split: Split, log_scaling: float = 0.0) -> list[tuple[int, ...]]:
     """Which input each step has dealt out, such that no step gets two (Def. 5.2).
 
     A sub-query's matches are dealt out to all of its successors or to none. Mostly the preferred inputs fit together;
     else the ways to change the choice of the joins involved are listed.
     """
-    preferred = tuple(space.preferred(step) for step in split)
+    preferred = tuple(space.preferred(step, log_scaling) for step in split)
     if not _conflicts(split, preferred):
         return [preferred]
     free = [index for index in _conflicts(split, preferred) if space.rule(split[index]) == "join"]

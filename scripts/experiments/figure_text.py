@@ -57,8 +57,7 @@ FIGURES = {
         "Agrees for decreasing rates. For increasing rates Hybrid's order is a good one already: there is less to "
         "gain, and kappa makes no difference to the medians. With 5 units there are as many operators as units, so "
         "only the order can gain. `decopa` is often behind `decopa-paper` by up to 0.1 %, the width at which its "
-        "search for c stops. Of the 2250 instances of all figures it is behind by more for three (by 33, 33 and 5 %): "
-        "a defect of its search, which may drop a plan found on the way up.",
+        "search for c stops.",
     ),
     "14": Figure(
         "events exchanged at the largest c of Hybrid",

@@ -16,13 +16,6 @@ NAME = "optimum"
 QUERIES, QUICK_QUERIES = 500, 50
 STRATEGIES = ("decopa", "decopa-paper")
 _QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5)
-#: Found by a search in which each join may deal out either input, which bounds the optimum from above.
-_LIMITATION = (
-    "Known limitation: all strategies, `exhaustive` too, deal out the input of a join that has more matches at c = 1. "
-    "Under `rates` the other input can be the larger one at the c reached. If each join could choose at that c, the "
-    "optimum under `rates` would be higher by more than 1 % for 7 of the 500 queries, and `decopa` would be below 90 % "
-    "of it for two of them (seed 105: 81.6 %, seed 310: 89.6 %). Under `linear` the two are the same."
-)
 
 
 def compare(seed: int) -> list[tuple[object, ...]]:
@@ -59,6 +52,6 @@ def run(context: Context) -> Section:
         f"short or left out. Every query: {link}.\n\n"
         + markdown_table(header, table)
         + "\nGoal for the default: median at least 99 %, worst at least 90 % of `exhaustive`: "
-        f"{'reached' if reached else 'NOT reached'}.\n\n{_LIMITATION}\n\n![Shares of the optimum](optimum.png)\n"
+        f"{'reached' if reached else 'NOT reached'}.\n\n![Shares of the optimum](optimum.png)\n"
     )
     return Section(NAME, "Against the optimum", body)
