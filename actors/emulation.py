@@ -1,4 +1,5 @@
-"""Emulated capacity: a unit takes as long as one with a declared iota and kappa would, as the DecoPa authors did.
+"""Emulated capacity: a unit takes as long as one with a declared iota and kappa (and epsilon) would, as the DecoPa
+authors did.
 
 So a plan with twenty units runs honestly on two cores: the work is done for real, the rest of its time is slept.
 """
@@ -13,6 +14,8 @@ from costmodel.capacity import Capacity
 
 #: Sleeping less than this is not exact; what is owed waits until it is worth it.
 _LEAST_SLEEP_S = 0.002
+#: Work that took longer than declared is made up for by sleeping less, up to this: compiling a kernel is no credit.
+_MOST_CREDIT_S = 0.25
 
 
 class Emulation:
@@ -20,17 +23,19 @@ class Emulation:
 
     def __init__(self, capacity: Capacity, sleep: Callable[[float], None] = time.sleep) -> None:
         self._capacity, self._sleep = capacity, sleep
-        self._ingested = self._comparisons = 0
+        self._ingested = self._comparisons = self._emitted = 0
         self._owed_s = 0.0
 
     def spend(self, reports: Sequence[UnitReport], worked_s: float) -> float:
         """Sleeps for what the work since the last call takes at the declared capacity; returns that time."""
         ingested = sum(report.ingested for report in reports)
         comparisons = sum(report.comparisons for report in reports)
-        declared_s = (ingested - self._ingested) / self._capacity.max_ingestion
-        declared_s += (comparisons - self._comparisons) / self._capacity.max_comparisons
-        self._ingested, self._comparisons = ingested, comparisons
-        self._owed_s += declared_s - worked_s
+        emitted = sum(report.emitted for report in reports)
+        declared_s = self._capacity.busy(
+            ingested - self._ingested, comparisons - self._comparisons, emitted - self._emitted
+        )
+        self._ingested, self._comparisons, self._emitted = ingested, comparisons, emitted
+        self._owed_s = max(self._owed_s + declared_s - worked_s, -_MOST_CREDIT_S)
         if self._owed_s >= _LEAST_SLEEP_S:
             started = time.perf_counter()
             self._sleep(self._owed_s)

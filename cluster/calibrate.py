@@ -122,12 +122,16 @@ def calibrate_cluster(spec: CalibrationSpec) -> Calibration:
 
     # Two nodes may have the same address (a test cluster), so the name has the beginning of the id, too.
     task, calls = ray.remote(calibrate_node), []
-    for node in sorted((node for node in ray.nodes() if node["Alive"]), key=lambda one: str(one["NodeID"])):
+    for node in sorted(_alive(ray.nodes()), key=lambda one: str(one["NodeID"])):  # type: ignore[no-untyped-call]
         if node.get("Resources", {}).get("CPU", 0) >= 1:
             where = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
             name = f"{node['NodeManagerAddress']} ({node['NodeID'][:6]})"
             calls.append(task.options(num_cpus=1, scheduling_strategy=where).remote(spec, name))
     return Calibration(str(spec.query), tuple(ray.get(calls)))
+
+
+def _alive(nodes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [node for node in nodes if node["Alive"]]
 
 
 # ------------------------------------------------------------------ in the process that measures
@@ -174,7 +178,7 @@ def _loads(spec: CalibrationSpec, rows: pa.Table) -> Iterator[tuple[str, Query]]
         units = _run(larger, spec.form, rows)
         if sum(unit.report.emitted for unit in units) >= rows.num_rows:
             yield f"emission, window {window_us} us", larger
-        if sum(unit.report.emitted for unit in units) >= 4 * rows.num_rows:
+        if sum(unit.report.emitted for unit in units) >= 16 * rows.num_rows:
             break
 
 
@@ -189,18 +193,14 @@ def _growing(step: int) -> Iterator[int]:
 def without_conditions(query: Query, window_us: int) -> Query:
     """The pattern with single events for KL and without conditions between events: everything in order matches."""
     alone = tuple(predicate for predicate in query.where if len(aliases_of(predicate)) < 2)
-    return replace(
-        query, pattern=strip_kleene(query.pattern, query.kleene_aliases), where=alone, window_us=window_us
-    )
+    return replace(query, pattern=strip_kleene(query.pattern, query.kleene_aliases), where=alone, window_us=window_us)
 
 
 def _measurement(title: str, unit: _Unit) -> Measurement:
     report = unit.report
     # Without conditions a comparison is a match: what it costs to find one is part of what it costs to emit it.
     comparisons = 0 if title.startswith("emission") else report.comparisons
-    return Measurement(
-        f"{report.operator}: {title}", report.ingested, comparisons, report.emitted, sum(unit.service_s)
-    )
+    return Measurement(f"{report.operator}: {title}", report.ingested, comparisons, report.emitted, sum(unit.service_s))
 
 
 def _ramp(units: Sequence[_Unit], model: BusyModel) -> Ramp:
@@ -263,5 +263,5 @@ def _run(query: Query, form: EventFormat, rows: pa.Table) -> list[_Unit]:
     found = []
     for name, node in nodes.items():
         (report,) = node.reports()
-        found.append(_Unit(report, *(tuple(column) for column in zip(*times[name], strict=True))))  # type: ignore[arg-type]
+        found.append(_Unit(report, *(tuple(column) for column in zip(*times[name], strict=True))))
     return found

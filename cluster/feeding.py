@@ -84,12 +84,14 @@ class TraceBlocks:
             passed = min(skip, block.rows.num_rows)
             skip -= passed
             if passed < block.rows.num_rows:
-                yield self._packed(Block(block.rows.slice(passed), block.place.after(passed)) if passed else block)
+                block = Block(block.rows.slice(passed), block.place.after(passed)) if passed else block
+                yield pack_block(block, self.format)
 
-    def _packed(self, block: Block) -> FeedBlock:
-        ts = self._source.format.columns.ts
-        first = timestamps_us(block.rows.column(ts).slice(0, 1), ts, block.place)
-        return FeedBlock(_stream_of(block.rows), block.rows.num_rows, block.place, int(first[0]))
+
+def pack_block(block: Block, form: EventFormat) -> FeedBlock:
+    ts = form.columns.ts
+    first = timestamps_us(block.rows.column(ts).slice(0, 1), ts, block.place)
+    return FeedBlock(_stream_of(block.rows), block.rows.num_rows, block.place, int(first[0]))
 
 
 def _stream_of(rows: pa.RecordBatch) -> pa.Buffer:

@@ -14,6 +14,7 @@ from actors.reports import OperatorReport, operator_report
 from cluster.deployment import Deployment
 from cluster.feeding import BlockSource
 from cluster.options import RayOptions
+from cluster.recorder import Recorder
 from cluster.session import Progress, Session
 from decopa.planning.plan import Plan
 from decopa.planning.validate import check_structure
@@ -46,10 +47,11 @@ class RayRuntime:
         schema = source.format.schema
         self._attributes = needed_attributes([bind(part.query, schema) for part in plan.parts], schema)
 
-    def run(self, progress: Progress | None = None) -> RayRun:
+    def run(self, progress: Progress | None = None, recorder: Recorder | None = None) -> RayRun:
         with Deployment(self.topology, self._source.format, self._limits, self._options) as deployment:
             session = Session(deployment, progress)
             session.await_actors()
+            session.recorder = recorder
             started = time.perf_counter()
             for block in self._source.feed_blocks(self._attributes):
                 if block is None:
@@ -57,6 +59,8 @@ class RayRuntime:
                 else:
                     session.feed(block)
             session.finish()
+            if recorder is not None:
+                recorder.look(deployment, session.events, last=True)
             report = run_report(deployment, session, time.perf_counter() - started)
             return replace(report, matches=session.take())
 
@@ -80,7 +84,9 @@ def _operator_reports(topology: Topology, statuses: list[UnitStatus], seconds: f
     found = []
     for part, plan in enumerate(topology.plan.parts):
         names = {process.name for process in topology.units if process.part == part}
-        units = [report for status in statuses if status.name in names for report in status.units]
+        # Operators that share a process share its time.
+        mine = [status for status in statuses if status.name in names]
+        units = [replace(report, busy_s=status.busy_s) for status in mine for report in status.units]
         reports = [operator_report(plan, operator, units, seconds) for operator in plan.operators]
         found += [report for report in reports if report is not None]
     return tuple(found)

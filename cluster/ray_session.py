@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import sys
 import warnings
 from collections.abc import Iterator
@@ -19,6 +20,9 @@ import ray
 
 from cluster.spark.java import prepare_java
 from decopa.errors import DeployError
+
+#: How long to try to reach a cluster.
+_REACH_S = 5.0
 
 
 @contextmanager
@@ -44,14 +48,26 @@ def ray_session(*, address: str | None = None, cpus: int = 1, dashboard: bool = 
 def _start(cpus: int, *, dashboard: bool) -> None:
     prepare_java()  # Ray's processes hand its settings on to Java workers, so they come first
     _find_tools()
-    with _quietly(), _on_loopback():
-        ray.init(
-            num_cpus=max(cpus, os.cpu_count() or 1),
-            include_dashboard=dashboard,
-            dashboard_host="127.0.0.1",
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-        )
+    # On a busy machine the dashboard may be too slow for Ray's patience; without it Ray starts sooner.
+    for with_dashboard in [True, False] if dashboard else [False, False]:
+        try:
+            with _quietly(), _on_loopback():
+                ray.init(
+                    address="local",  # or Ray would look for one that someone else has started on this machine
+                    num_cpus=max(cpus, os.cpu_count() or 1),
+                    include_dashboard=with_dashboard,
+                    dashboard_host="127.0.0.1",
+                    log_to_driver=False,
+                    logging_level=logging.ERROR,
+                )
+            return
+        except Exception as err:  # Ray raises plain Exception when one of its processes does not come up in time
+            ray.shutdown()
+            failure = err
+    raise DeployError(
+        f"Ray does not start: {str(failure).splitlines()[0]}; look at its logs in /tmp/ray/session_latest/logs, or use "
+        "--runtime local"
+    ) from failure
 
 
 def _find_tools() -> None:
@@ -62,6 +78,7 @@ def _find_tools() -> None:
 
 
 def _connect(address: str | None) -> None:
+    _check_reachable(address or os.environ["RAY_ADDRESS"])
     with _quietly():
         try:
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
@@ -71,6 +88,29 @@ def _connect(address: str | None) -> None:
                 f"no Ray cluster answers at '{named}': {str(err).splitlines()[0]}; check the address, start one with "
                 "`ray start --head` or `ray up`, or leave out --address to start one here"
             ) from err
+
+
+def _check_reachable(address: str) -> None:
+    """Refuses at once what Ray would try to reach for minutes."""
+    if address == "auto":
+        if not ray._private.services.find_gcs_addresses():  # type: ignore[no-untyped-call]
+            raise DeployError(
+                "no Ray cluster runs on this machine; start one with `ray start --head`, or leave out --address to "
+                "start one for this run"
+            )
+        return
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        raise DeployError(
+            f"'{address}' is no address of a Ray cluster; write host:port, or auto for one on this machine"
+        )
+    try:
+        socket.create_connection((host, int(port)), timeout=_REACH_S).close()
+    except OSError as err:
+        raise DeployError(
+            f"no Ray cluster answers at '{address}': {err.strerror or err}; check the address, start one with "
+            "`ray start --head` or `ray up`, or leave out --address to start one here"
+        ) from err
 
 
 @contextmanager

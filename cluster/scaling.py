@@ -21,7 +21,7 @@ from actors.group import Limits
 from actors.latency import LatencyHistogram, LatencySummary
 from actors.ray_unit import UnitStatus
 from cluster.deployment import Deployment
-from cluster.feeding import FeedBlock, packed_rows
+from cluster.feeding import FeedBlock, pack_block
 from cluster.options import RayOptions
 from cluster.session import Session
 from decopa.planning.plan import Plan
@@ -30,7 +30,7 @@ from shuffler.codecs import needed_attributes
 from shuffler.columns import Place
 from shuffler.events import EventFormat
 from shuffler.pacing import Replay
-from shuffler.source import TraceSource
+from shuffler.source import Block, TraceSource
 from shuffler.topology import Topology
 
 #: A block takes this long, so that the driver notices soon when the stream is over.
@@ -127,7 +127,7 @@ class RateTest:
         self.trace = EndlessTrace(source, attributes)
         self._deployment = Deployment(Topology(plan, options.shufflers), source.format, limits, options)
         self._warm_up_events, self._tolerance, self._tell = warm_up_events, tolerance, tell
-        self._session = Session(self._deployment)
+        self._session: Session
         self._idle_s = 0.0
 
     def __enter__(self) -> RateTest:
@@ -180,7 +180,7 @@ class RateTest:
         while events > 0:
             batch = self.trace.take(min(rows, events))
             events -= batch.num_rows
-            yield packed_rows(batch, self.trace.form, Place(self.trace.name))
+            yield pack_block(Block(batch, Place(self.trace.name)), self.trace.form)
 
     def _settle(self) -> float:
         started = time.perf_counter()

@@ -33,6 +33,12 @@ class Stepping(Protocol):
     def step(self, events: int, blocks: int) -> None: ...
 
 
+class Recording(Protocol):
+    """Whoever looks at a run now and then."""
+
+    def look(self, deployment: Deployment, events: int) -> None: ...
+
+
 class Session:
     """Feeds shufflers in turn. Every call waits until there is room, and raises if any actor has failed."""
 
@@ -45,6 +51,7 @@ class Session:
         #: Events and blocks that were fed so far: the place in the stream.
         self.events = self.blocks = 0
         self.coordinator: Stepping | None = None
+        self.recorder: Recording | None = None
 
     def go_on_from(self, events: int, blocks: int) -> None:
         """The stream begins here instead of at its start; shufflers take turns as they would have."""
@@ -131,6 +138,8 @@ class Session:
             self.coordinator.step(self.events, self.blocks)
 
     def _tell(self) -> None:
+        if self.recorder is not None:
+            self.recorder.look(self._deployment, self.events)
         now = time.monotonic()
         if self._progress is not None and now - self._told >= _PROGRESS_EVERY_S:
             self._told = now

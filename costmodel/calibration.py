@@ -43,9 +43,7 @@ class BusyModel:
     per_emitted_s: float
 
     def busy_s(self, ingested: float, comparisons: float, emitted: float) -> float:
-        return (
-            ingested * self.per_ingested_s + comparisons * self.per_comparison_s + emitted * self.per_emitted_s
-        )
+        return ingested * self.per_ingested_s + comparisons * self.per_comparison_s + emitted * self.per_emitted_s
 
     def error(self, measured: Measurement) -> float:
         """(predicted - measured) / measured busy time."""

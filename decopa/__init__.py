@@ -27,12 +27,14 @@ if TYPE_CHECKING:
     from decopa.query.query import Query
     from decopa.streaming import stream
     from shuffler.checks import TraceColumns
+    from shuffler.dead_letters import BadRows
     from shuffler.lateness import Lateness
     from shuffler.pacing import Replay
 
 __version__ = "0.1.0"
 _HOME = {
     "Limits": "actors.group",
+    "BadRows": "shuffler.dead_letters",
     "Lateness": "shuffler.lateness",
     "Placement": "cluster.options",
     "RayOptions": "cluster.options",
@@ -63,6 +65,7 @@ _HOME = {
     "Query": "decopa.query.query",
 }
 __all__ = [
+    "BadRows",
     "Capacity",
     "CheckpointError",
     "Checkpoints",

@@ -18,7 +18,7 @@ from costmodel.capacity import Capacity
 from costmodel.estimate import Estimate
 from costmodel.statistics import Statistics
 from costmodel.throughput import Reading
-from decopa.errors import DecoPaError, PlanError, QueryError, did_you_mean
+from decopa.errors import DecoPaError, PlanError, QueryError, TraceError, did_you_mean
 from decopa.measure import measure
 from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan
@@ -29,10 +29,20 @@ from decopa.query.binding import missing_types
 from decopa.query.parser import parse_workload
 from decopa.query.query import Query
 from decopa.results import result_table
-from shuffler.source import DEFAULT_LATENESS, Events, Lateness, TraceColumns, TraceSource, open_trace
+from shuffler.dead_letters import BadRows
+from shuffler.source import (
+    DEFAULT_BAD_ROWS,
+    DEFAULT_LATENESS,
+    Events,
+    Lateness,
+    TraceColumns,
+    TraceSource,
+    open_trace,
+)
 
 if TYPE_CHECKING:
     from cluster.options import RayOptions
+    from cluster.recorder import Recorder
     from cluster.spark.traces import LoadedTrace
 
 #: `left-deep` needs no statistics; the others measure the trace unless statistics are given.
@@ -56,7 +66,7 @@ class RunResult:
 
     `seconds` are those of the run itself, without opening, measuring, planning and starting. `statistics` are those
     the plan was made with, one for each query, if any. Latency is measured on Ray only. `span_us` is the time from the
-    first to the last event.
+    first to the last event. `bad_rows` were left out (see `BadRows`).
     """
 
     matches: pa.Table
@@ -70,6 +80,7 @@ class RunResult:
     latency: LatencySummary = field(default_factory=LatencySummary)
     dashboard: str | None = None
     span_us: int = 0
+    bad_rows: int = 0
 
 
 def run(
@@ -88,6 +99,7 @@ def run(
     assume_sorted: bool = False,
     nan_as_null: bool = False,
     lateness: Lateness = DEFAULT_LATENESS,
+    bad_rows: BadRows = DEFAULT_BAD_ROWS,
     ray: RayOptions | None = None,
 ) -> pa.Table:
     """Every match of the query in the events, one row each, in canonical order.
@@ -117,6 +129,7 @@ def run(
         assume_sorted=assume_sorted,
         nan_as_null=nan_as_null,
         lateness=lateness,
+        bad_rows=bad_rows,
         ray=ray,
     ).matches
 
@@ -137,13 +150,16 @@ def run_detailed(
     assume_sorted: bool = False,
     nan_as_null: bool = False,
     lateness: Lateness = DEFAULT_LATENESS,
+    bad_rows: BadRows = DEFAULT_BAD_ROWS,
     ray: RayOptions | None = None,
     require_types: bool = False,
     progress: Progress | None = None,
     interleaving: random.Random | None = None,
+    recorder: Recorder | None = None,
 ) -> RunResult:
     """As `run`, with counters. With `require_types` a type of the query that never occurs is an error, else a notice.
-    `interleaving` draws the order between senders at random; it changes nothing in the matches.
+    `interleaving` draws the order between senders at random; it changes nothing in the matches. A `recorder` notes how
+    far the run is at some moments.
     """
     if runtime not in RUNTIMES:
         raise DecoPaError(f"unknown runtime '{runtime}'; known: {', '.join(RUNTIMES)}")
@@ -153,13 +169,20 @@ def run_detailed(
     if strategy not in STRATEGIES:
         raise PlanError(f"unknown strategy '{strategy}'{did_you_mean(strategy, STRATEGIES)}")
     loaded = _load_frame(events, columns) if is_spark_frame(events) else None
+    if loaded is not None and bad_rows.policy == "divert":
+        raise TraceError("bad rows of a Spark data frame cannot be diverted; leave them out in Spark, with a filter")
     if loaded is not None:
         source = loaded.source(nan_as_null=nan_as_null)
     elif isinstance(events, TraceSource):
         source = events
     else:
         source = open_trace(
-            events, columns=columns, assume_sorted=assume_sorted, nan_as_null=nan_as_null, lateness=lateness
+            events,
+            columns=columns,
+            assume_sorted=assume_sorted,
+            nan_as_null=nan_as_null,
+            lateness=lateness,
+            bad_rows=bad_rows,
         )
     told = len(source.notices)  # more may come while it runs
     notices = [*source.notices, *_absent_types(queries, source, required=require_types)]
@@ -177,10 +200,18 @@ def run_detailed(
     if runtime == "ray":
         if interleaving is not None:
             raise DecoPaError("interleaving is drawn in the local runtime only")
-        result = _run_on_ray(queries, plan, source, loaded, limits, ray, batch_size, progress)
+        result = _run_on_ray(queries, plan, source, loaded, limits, ray, batch_size, progress, recorder)
     else:
-        result = _run_here(queries, plan, source, limits, batch_size, progress, interleaving)
-    return replace(result, statistics=used, notices=(*notices, *source.notices[told:]), span_us=source.span_us)
+        result = _run_here(queries, plan, source, limits, batch_size, progress, interleaving, recorder)
+    left_out = source.dead_letters.notice
+    notices += [*source.notices[told:], *([] if left_out is None else [left_out])]
+    return replace(
+        result,
+        statistics=used,
+        notices=tuple(notices),
+        span_us=source.span_us,
+        bad_rows=len(source.dead_letters),
+    )
 
 
 def _run_here(
@@ -191,12 +222,13 @@ def _run_here(
     batch_size: int | None,
     progress: Progress | None,
     interleaving: random.Random | None,
+    recorder: Recorder | None,
 ) -> RunResult:
     started = time.perf_counter()
     local = LocalRuntime(
         plan, source, batch_size=batch_size or DEFAULT_BATCH_SIZE, limits=limits, interleaving=interleaving
     )
-    local.run(progress)
+    local.run(progress if recorder is None else recorder.watching(progress))
     matches = result_table(queries, [sink.table() for sink in local.sinks])
     reports = local.reports()
     return RunResult(matches, local.events, _comparisons(reports), time.perf_counter() - started, reports, (), plan)
@@ -211,6 +243,7 @@ def _run_on_ray(
     options: RayOptions | None,
     batch_size: int | None,
     progress: Progress | None,
+    recorder: Recorder | None,
 ) -> RunResult:
     # Imported here because Ray takes a second, and who runs locally should not wait for it.
     from cluster.feeding import BlockSource, TraceBlocks
@@ -229,7 +262,7 @@ def _run_on_ray(
         blocks = SparkBlocks(loaded.blocks, source.format, source.name)
     runtime = RayRuntime(plan, blocks, limits=limits, options=options)
     with ray_session(address=options.address, cpus=places_needed(runtime.topology)) as dashboard:
-        found = runtime.run(progress)
+        found = runtime.run(progress, recorder)
         matches = result_table(queries, found.matches)
     comparisons = _comparisons(found.operators)
     return RunResult(

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import NoReturn
 
-from decopa import __version__
+from decopa import __version__, calibrate_command, scale_command
 from decopa.argument_types import count, pair, positive
 from decopa.errors import DecoPaError
 from decopa.run_arguments import EXAMPLES, add_runtime_arguments, add_stream_arguments
@@ -14,6 +14,7 @@ from decopa.trace_commands import add_trace_commands
 
 STRATEGIES = ("left-deep", "decopa", "decopa-paper", "exhaustive", "hybrid", "state", "rip", "centralized")
 READINGS = ("linear", "rates")
+OBJECTIVES = ("limits", "busy")
 
 _QUERY_HELP = "a file with one or more queries, or the text of a query"
 _RUN_ABOUT = """\
@@ -75,6 +76,29 @@ def make_parser() -> argparse.ArgumentParser:
     stats.add_argument("--seed", metavar="S", type=int, default=0, help="of the sample (default: %(default)s)")
     _add_output_arguments(stats, "where the statistics go (default: printed)")
     _add_quiet(stats)
+
+    calibrate = _command(
+        commands.add_parser("calibrate", help="measure what a processing unit can do"),
+        calibrate_command.ABOUT,
+        "decopa calibrate query.txt --trace trace.parquet --out capacity.json",
+    )
+    calibrate.add_argument("query", metavar="QUERY", help=_QUERY_HELP)
+    _add_trace_arguments(calibrate, required=False)
+    calibrate_command.add_calibrate_arguments(calibrate)
+    _add_quiet(calibrate)
+
+    scale = commands.add_parser(
+        "scale",
+        help="measure throughput on several numbers of units",
+        description=scale_command.ABOUT,
+        epilog=scale_command.EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    scale.add_argument("query", metavar="QUERY", help=_QUERY_HELP)
+    _add_trace_arguments(scale, required=True)
+    scale_command.add_scale_arguments(scale)
+    _add_cost_arguments(scale)
+    _add_quiet(scale)
 
     trace = commands.add_parser("trace", help="make a trace", description="Makes a trace of events.")
     kinds = trace.add_subparsers(required=True, metavar="KIND", dest="kind", parser_class=_Parser)
@@ -154,6 +178,16 @@ def _add_cost_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--kappa", metavar="N", type=positive, help="comparisons a unit makes per second (default: 100 million)"
+    )
+    parser.add_argument(
+        "--capacity", metavar="FILE", type=Path, help="what a unit can do, see `decopa calibrate`; instead of the above"
+    )
+    parser.add_argument(
+        "--objective",
+        choices=OBJECTIVES,
+        default=OBJECTIVES[0],
+        help="limits: no unit exceeds iota or kappa, as in the paper; busy: the shares of both (and of matches put "
+        "out) together do not exceed its time (default: %(default)s)",
     )
     parser.add_argument(
         "--reading",

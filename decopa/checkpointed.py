@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from actors.group import Limits
 from costmodel.capacity import Capacity
@@ -33,6 +33,7 @@ from shuffler.source import TraceColumns, open_trace
 
 if TYPE_CHECKING:
     from cluster.checkpoint.recovery import CheckpointedRun, Checkpoints, Recovery
+    from cluster.checkpoint.store import CheckpointStore
 
     #: Told whenever a run has been taken up again.
     Recovered = Callable[[Recovery], None]
@@ -151,7 +152,7 @@ def resume(
     from cluster.options import RayOptions
 
     store = CheckpointStore(location)
-    job = _job(store.read_job(), store.location)
+    job = read_job(store)
     saved = store.latest()
     plan = Plan.from_json(job.plan if saved is None else saved.plan)
     if units is not None:
@@ -199,11 +200,15 @@ def _run(
         return runtime.run(progress)
 
 
-def _job(document: dict[str, Any], where: str) -> Job:
-    try:
-        return Job(**document)
-    except (TypeError, KeyError) as err:
-        raise CheckpointError(f"{where}/job.json is damaged: {err}") from err
+def read_job(store: CheckpointStore) -> Job:
+    """The job that is kept with checkpoints, if it is one."""
+    from cluster.checkpoint.fields import checked
+
+    where = f"{store.location}/job.json"
+    job = checked(Job, store.read_job(), where)
+    if sorted(job.columns) != ["id", "ts", "type"] or not all(isinstance(name, str) for name in job.columns.values()):
+        raise CheckpointError(f"{where} is damaged: 'columns' must name id, ts and type")
+    return job
 
 
 def _check_alternatives(queries: Sequence[Query]) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from decopa.arguments import make_parser
+from decopa.calibrate_command import calibrate_command
 from decopa.errors import DecoPaError, QueryError, StatisticsError
 from decopa.inputs import (
     capacity_of,
@@ -25,6 +26,7 @@ from decopa.inputs import (
     statistics_of,
 )
 from decopa.run_command import run_command
+from decopa.scale_command import scale_command
 from decopa.terminal import tell, width
 from decopa.trace_commands import trace_citibike, trace_google
 
@@ -198,6 +200,8 @@ _COMMANDS = {
     "plan": _plan,
     "explain": _explain,
     "stats": _stats,
+    "calibrate": calibrate_command,
+    "scale": scale_command,
     "trace synthetic": _trace_synthetic,
     "trace rides": _trace_rides,
 }

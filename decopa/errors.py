@@ -9,9 +9,19 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+#: Characters of a message; in between is left out.
+_LONGEST_MESSAGE = 2_000
+
 
 class DecoPaError(Exception):
-    """Base of all errors that are the input's fault or a limit's, never a bug's."""
+    """Base of all errors that are the input's fault or a limit's, never a bug's.
+
+    Messages quote what was typed or read. So they are cut to a length that can be read, and what would break the line
+    or change the terminal is shown as an escape.
+    """
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(_one_line(str(message)))
 
 
 class QueryError(DecoPaError):
@@ -49,6 +59,14 @@ class CheckpointError(DecoPaError):
 
 class LimitError(DecoPaError):
     """A declared limit (matches, state) was exceeded; the run was stopped on purpose."""
+
+
+def _one_line(message: str) -> str:
+    if len(message) > _LONGEST_MESSAGE:
+        message = f"{message[: _LONGEST_MESSAGE // 2]} ... {message[-_LONGEST_MESSAGE // 2 :]}"
+    if message.isprintable():
+        return message
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in message)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

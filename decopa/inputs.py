@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from decopa.errors import DecoPaError, PlanError, QueryError, StatisticsError
 
 if TYPE_CHECKING:
-    from costmodel.capacity import Capacity
+    from costmodel.capacity import Capacity, Objective
     from costmodel.statistics import Statistics
     from costmodel.throughput import Reading
     from decopa.planning.plan import Plan
@@ -78,12 +78,27 @@ def statistics_of(args: argparse.Namespace, queries: Sequence[Query]) -> tuple[l
 
 
 def capacity_of(args: argparse.Namespace) -> Capacity:
+    """What a unit can do, from --capacity or --iota and --kappa, to be held against --objective."""
+    from dataclasses import replace
+
     from costmodel.capacity import Capacity
     from decopa.api import DEFAULT_CAPACITY
 
-    return Capacity.per_second(
-        args.iota or DEFAULT_CAPACITY.max_ingestion, args.kappa or DEFAULT_CAPACITY.max_comparisons
-    )
+    if args.capacity is None:
+        capacity = Capacity.per_second(
+            args.iota or DEFAULT_CAPACITY.max_ingestion, args.kappa or DEFAULT_CAPACITY.max_comparisons
+        )
+    elif args.iota or args.kappa:
+        raise StatisticsError("--capacity FILE has iota and kappa; leave out --iota and --kappa, or --capacity")
+    else:
+        capacity = Capacity.from_json(_read_text(args.capacity, StatisticsError), str(args.capacity))
+    return replace(capacity, objective=objective_of(args))
+
+
+def objective_of(args: argparse.Namespace) -> Objective:
+    from costmodel.capacity import Objective
+
+    return Objective(args.objective)
 
 
 def reading_of(args: argparse.Namespace) -> Reading:

@@ -67,8 +67,10 @@ class JsonLines:
         )
         reading = pyarrow.json.ReadOptions(use_threads=False, block_size=len(block) + 1)
         try:
-            return pyarrow.json.read_json(pa.BufferReader(block), reading, options)
-        except pa.ArrowInvalid as err:
+            table = pyarrow.json.read_json(pa.BufferReader(block), reading, options)
+            _ = table.schema.names  # those that are not UTF-8 end in a UnicodeDecodeError
+            return table
+        except (pa.ArrowInvalid, UnicodeDecodeError) as err:
             after = f" after line {self._lines_read:,}" if self._lines_read else ""
             raise TraceError(
                 f"{self._name}{after}: {str(err).splitlines()[0]}; send one JSON object per line, and if a column "

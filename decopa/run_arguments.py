@@ -45,6 +45,7 @@ def add_runtime_arguments(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--max-state-mb", metavar="N", type=count, help="stop if a unit stores more than this (default: 4096)"
     )
+    run.add_argument("--report", metavar="FILE", type=Path, help="write a page (.html) about the run")
     ray = run.add_argument_group("on Ray")
     ray.add_argument(
         "--address",
@@ -110,8 +111,10 @@ def check(args: argparse.Namespace) -> None:
         for name in given:
             if getattr(args, name):
                 raise DecoPaError(f"--{name} is about Ray; leave it out, or use --runtime ray")
-    if args.emulate and not (args.iota or args.kappa):
-        raise DecoPaError("--emulate needs to know the capacity of a unit; give --iota and --kappa, per second")
+    if args.emulate and not (args.iota or args.kappa or args.capacity):
+        raise DecoPaError(
+            "--emulate needs to know the capacity of a unit; give --iota and --kappa, per second, or --capacity FILE"
+        )
     if str(args.trace) != "-":
         for name in ("allowed_lateness", "late", "schema"):
             if getattr(args, name) is not None:

@@ -21,9 +21,11 @@ from decopa.inputs import (
     read_statistics,
     reading_of,
 )
+from decopa.run_report import recorder_of, write_report
 from decopa.terminal import Progress, progress_line, tell, width
 
 if TYPE_CHECKING:
+    from cluster.recorder import Recorder
     from costmodel.statistics import Statistics
     from decopa.api import RunResult
     from decopa.planning.plan import Plan
@@ -54,16 +56,20 @@ def run_command(args: argparse.Namespace) -> None:
     known = None if args.stats is None else read_statistics(args.stats)
     if args.out is not None:
         check_writable(args.out, args.overwrite)
+    recorder = recorder_of(args)
     progress = progress_line(quiet=args.quiet)
     try:
         source = _opened(args, queries, progress)
         prepared = _prepared(args, queries, source, given, known, progress)
         with _session(args, prepared.plan, progress) as dashboard:
-            result = _run(args, queries, source, prepared, progress)
+            result = _run(args, queries, source, prepared, progress, recorder)
         result = replace(result, notices=(*prepared.notices, *result.notices), dashboard=dashboard)
         if args.out is not None:
             progress.phase("writing the matches")
             write_matches(result.matches, args.out, overwrite=args.overwrite)
+        if recorder is not None:
+            strategy, parts = args.strategy or DEFAULT_STRATEGY, _parts(args, queries, result)
+            write_report(args, result, parts, recorder, strategy=strategy, paced=_is_paced(args))
     finally:
         progress.clear()
     if args.out is None and result.matches.num_rows:
@@ -221,7 +227,12 @@ def _session(args: argparse.Namespace, plan: Plan, progress: Progress) -> Iterat
 
 
 def _run(
-    args: argparse.Namespace, queries: Sequence[Query], source: TraceSource, prepared: Prepared, progress: Progress
+    args: argparse.Namespace,
+    queries: Sequence[Query],
+    source: TraceSource,
+    prepared: Prepared,
+    progress: Progress,
+    recorder: Recorder | None,
 ) -> RunResult:
     from decopa.api import run_detailed
 
@@ -236,10 +247,15 @@ def _run(
         limits=run_arguments.limits_of(args),
         ray=run_arguments.ray_options(args, capacity_of(args)) if args.runtime == "ray" else None,
         progress=progress,
+        recorder=recorder,
     )
 
 
 # ------------------------------------------------------------------ after the run
+
+
+def _is_paced(args: argparse.Namespace) -> bool:
+    return bool(args.speed or args.rate or args.trace == STANDARD_INPUT)
 
 
 def _summarize(args: argparse.Namespace, queries: Sequence[Query], result: RunResult) -> None:
@@ -250,14 +266,15 @@ def _summarize(args: argparse.Namespace, queries: Sequence[Query], result: RunRe
     for part in _parts(args, queries, result):
         print(f"\n{load_tree(part, color=sys.stderr.isatty(), width=width())}", file=sys.stderr)
     print(file=sys.stderr)
-    paced = bool(args.speed or args.rate or args.trace == STANDARD_INPUT)
-    for line in figures(result, paced=paced, emulated=str(capacity_of(args)) if args.emulate else None):
+    for line in figures(result, paced=_is_paced(args), emulated=str(capacity_of(args)) if args.emulate else None):
         tell(*line)
     hidden = result.matches.num_rows - PREVIEW_ROWS
     shown = f"; {PREVIEW_ROWS} shown, write all with --out FILE" if args.out is None and hidden > 0 else ""
     tell("matches", f"{matches_text(result)}{shown}")
     if args.out is not None:
         tell("output", str(args.out))
+    if args.report is not None:
+        tell("report", str(args.report))
 
 
 def _parts(args: argparse.Namespace, queries: Sequence[Query], result: RunResult) -> Iterator[PartSummary]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from decopa.errors import TraceError
-from shuffler.columns import Ints, Place, identities, shown, timestamps_us, type_labels
+from shuffler.columns import (
+    BadValues,
+    Ints,
+    Place,
+    check_text,
+    identities,
+    is_text,
+    numbers,
+    shown,
+    timestamps_us,
+    type_labels,
+)
+from shuffler.dead_letters import DeadLetters
 from shuffler.readers import Reader
 
 #: Rows that the first pass looks at together.
@@ -84,29 +97,67 @@ class IdOrder:
         self.increasing = self.increasing and rising is not False
 
 
-def survey(reader: Reader, columns: TraceColumns) -> Survey:
+def survey(reader: Reader, columns: TraceColumns, letters: DeadLetters) -> Survey:
     """One pass over times, ids and types; ids that do not increase are compared exactly, in memory."""
     names = (columns.ts, columns.id, columns.type)
     order, ids = TimeOrder(columns.ts), IdOrder()
     types: set[str] = set()
     disorder: str | None = None
-    rows = 0
+    rows = first = 0
     for batch in reader.read(names, SURVEY_ROWS):
-        place = Place(reader.name, rows)
+        place = Place(reader.name, first)
+        first += batch.num_rows
+        if letters.diverting:
+            batch, place = letters.sift(batch, place, lambda some, here: check_rows(some, here, columns))
         ts = timestamps_us(batch.column(0), columns.ts, place)
         disorder = disorder or order.see(ts, batch.column(0), place)
         ids.see(identities(batch.column(1), columns.id, place))
         labels = type_labels(batch.column(2), columns.type, place)
         types.update(pc.unique(labels).to_pylist())
         rows += batch.num_rows
-    if not ids.increasing:
-        column = [batch.column(0) for batch in reader.read((columns.id,), SURVEY_ROWS)]
-        check_unique(pa.chunked_array(column), columns.id, Place(reader.name))
-    return Survey(rows, frozenset(types), disorder)
+    repeated = 0 if ids.increasing else _check_all_ids(reader, columns, letters, first)
+    return Survey(rows - repeated, frozenset(types), disorder)
+
+
+def _check_all_ids(reader: Reader, columns: TraceColumns, letters: DeadLetters, rows: int) -> int:
+    """Refuses the first id that appeared before, or puts all such rows aside and returns how many there are."""
+    ids = pa.chunked_array([batch.column(0) for batch in reader.read((columns.id,), SURVEY_ROWS)])
+    place, before = Place(reader.name), len(letters)
+    if before:
+        kept = np.ones(rows, dtype=np.bool_)
+        kept[letters.rows] = False
+        ids, place = ids.filter(pa.array(kept)), place.only(kept)
+    try:
+        check_unique(ids, columns.id, place)
+    except BadValues as bad:
+        if not letters.diverting:
+            raise
+        table = pa.table([ids], names=[columns.id]).unify_dictionaries().combine_chunks()
+        letters.put(table.to_batches()[0], bad, place)
+    return len(letters) - before
+
+
+def check_rows(
+    rows: pa.RecordBatch,
+    place: Place,
+    columns: TraceColumns,
+    attributes: Collection[str] = (),
+    nan_as_null: bool = False,
+) -> None:
+    """Refuses rows that could not be converted; `attributes` are columns beside those that every trace has."""
+    timestamps_us(rows.column(columns.ts), columns.ts, place)
+    identities(rows.column(columns.id), columns.id, place)
+    type_labels(rows.column(columns.type), columns.type, place)
+    for name in attributes:
+        column = rows.column(name)
+        if is_text(column.type):
+            check_text(column, name, place)
+        else:
+            numbers(column, name, place, nan_as_null=nan_as_null)
 
 
 def check_unique(ids: pa.ChunkedArray, column: str, place: Place) -> None:
-    """Refuses the first id that appeared before; exact, whatever the order."""
+    """Refuses ids that appeared before; exact, whatever the order."""
     codes = ids if pa.types.is_integer(ids.type) else _string_codes(ids)
     values = codes.to_numpy()
     in_order = np.sort(values)
@@ -116,9 +167,11 @@ def check_unique(ids: pa.ChunkedArray, column: str, place: Place) -> None:
     repeats = by_value[1:][values[by_value[1:]] == values[by_value[:-1]]]
     second = int(repeats.min())
     first = int(np.argmax(values == values[second]))
-    raise place.error(
-        column, second, f"id {ids[second]} was used in row {place.row(first)} already; every event needs its own id"
-    )
+    problem = f"id {ids[second]} was used in row {place.row(first)} already; every event needs its own id"
+    wrong = np.zeros(len(values), dtype=np.bool_)
+    wrong[repeats] = True
+    message = f"{place.source}: column '{column}', row {place.row(second)}: {problem}"
+    raise BadValues(message, wrong, f"column '{column}': an earlier row has the same id")
 
 
 def _string_codes(ids: pa.ChunkedArray) -> pa.ChunkedArray:

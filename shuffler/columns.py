@@ -21,12 +21,23 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Values = Ints | Floats
 TypeIndices = npt.NDArray[np.int32]
+Mask = npt.NDArray[np.bool_]
 
 #: Farthest timestamp from 1970, in microseconds (about 146,000 years): adding a window never leaves 64 bits.
 MAX_TS_US = 2**62
 _MAX_INT64 = 2**63 - 1
 #: Microseconds per unit, as a fraction: multiply by the first, divide by the second.
 _MICROS = {"s": (1_000_000, 1), "ms": (1_000, 1), "us": (1, 1), "ns": (1, 1_000), "D": (86_400_000_000, 1)}
+
+
+class BadValues(TraceError):
+    """Rows with values that cannot be used. The message is about the first one; `wrong` marks all that break the same
+    rule, and `reason` names it. (Both have defaults because an error that comes from another process has its message
+    only.)"""
+
+    def __init__(self, message: str, wrong: Mask | None = None, reason: str = "") -> None:
+        super().__init__(message)
+        self.wrong, self.reason = wrong, reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +56,23 @@ class Place:
         """The place of what follows the first `rows` rows of the block."""
         return Place(self.source, self.first_row + rows, None if self.order is None else self.order[rows:])
 
+    def numbers(self, rows: int) -> Ints:
+        """The original numbers (from 0) of the first `rows` rows of the block."""
+        return np.arange(self.first_row, self.first_row + rows) if self.order is None else self.order[:rows]
+
+    def only(self, kept: Mask) -> Place:
+        """The place of the rows that are kept."""
+        return Place(self.source, order=self.numbers(len(kept))[kept])
+
     def error(self, column: str, index: int, problem: str) -> TraceError:
         return TraceError(f"{self.source}: column '{column}', row {self.row(index)}: {problem}")
+
+    def refusal(self, column: str, wrong: Mask, problem: str, array: pa.Array | None = None) -> BadValues:
+        """The error for rows whose value in the column is wrong; of the first one `array` has the value."""
+        index = int(np.argmax(wrong))
+        value = "" if array is None else f"{shown(array, index)} "
+        message = f"{self.source}: column '{column}', row {self.row(index)}: {value}{problem}"
+        return BadValues(message, wrong, f"column '{column}': {problem}")
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -99,7 +125,31 @@ def identities(array: pa.Array, column: str, place: Place) -> Ints | pa.Array:
             "convert it or name another column with --id (TraceColumns(id=...))"
         )
     _refuse_null(array, column, place, "has no id; every event needs its own")
-    return array if is_text(array.type) else _integers(array, column, place)
+    if is_text(array.type):
+        check_text(array, column, place)
+        return array
+    return _integers(array, column, place)
+
+
+def check_text(array: pa.Array, column: str, place: Place) -> None:
+    """Refuses text that is not UTF-8: Parquet files may hold anything."""
+    texts = array.dictionary if pa.types.is_dictionary(array.type) else array
+    try:
+        texts.validate(full=True)
+    except pa.ArrowInvalid:
+        wrong = np.array([not _is_utf8(scalar) for scalar in texts], dtype=np.bool_)
+        if texts is not array:
+            wrong = wrong[array.indices.fill_null(0).to_numpy(zero_copy_only=False)] & ~_nulls(array)
+        if wrong.any():
+            raise place.refusal(column, wrong, "is not UTF-8 text") from None
+
+
+def _is_utf8(scalar: pa.Scalar) -> bool:
+    try:
+        scalar.as_py()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def type_labels(array: pa.Array, column: str, place: Place) -> pa.Array:
@@ -113,6 +163,7 @@ def type_labels(array: pa.Array, column: str, place: Place) -> pa.Array:
             "convert it or name another column with --type (TraceColumns(type=...))"
         )
     _refuse_null(array, column, place, "has no event type; give it one or leave the event out")
+    check_text(array, column, place)
     return array
 
 
@@ -120,12 +171,17 @@ def attribute_values(
     array: pa.Array, column: str, place: Place, *, pool: StringPool, now_us: int, nan_as_null: bool
 ) -> Values:
     """An attribute of any kind but None; `now_us` is the last time of the block."""
-    kind = array.type
-    if is_text(kind):
+    if is_text(array.type):
+        check_text(array, column, place)
         return pool.encode(array, now_us)
+    return numbers(array, column, place, nan_as_null=nan_as_null)
+
+
+def numbers(array: pa.Array, column: str, place: Place, *, nan_as_null: bool) -> Values:
+    """An attribute that holds no text."""
+    kind = array.type
     if pa.types.is_dictionary(kind):
-        array = array.dictionary_decode()
-        return attribute_values(array, column, place, pool=pool, now_us=now_us, nan_as_null=nan_as_null)
+        return numbers(array.dictionary_decode(), column, place, nan_as_null=nan_as_null)
     if pa.types.is_boolean(kind):
         return _filled(array.cast(pa.int64()))
     if pa.types.is_integer(kind):
@@ -135,8 +191,8 @@ def attribute_values(
     values: Floats = array.cast(pa.float64()).to_numpy(zero_copy_only=False)
     missing = np.isnan(values)
     if not nan_as_null and np.count_nonzero(missing) != array.null_count:
-        index = int(np.argmax(missing & ~_nulls(array)))
-        raise place.error(column, index, "NaN; pass nan_as_null (--nan-as-null) to treat NaN as missing")
+        problem = "NaN; pass nan_as_null (--nan-as-null) to treat NaN as missing"
+        raise place.refusal(column, missing & ~_nulls(array), problem)
     return values
 
 
@@ -190,16 +246,15 @@ def _filled(array: pa.Array) -> Ints:
     return filled
 
 
-def _nulls(array: pa.Array) -> npt.NDArray[np.bool_]:
-    mask: npt.NDArray[np.bool_] = array.is_null().to_numpy(zero_copy_only=False)
+def _nulls(array: pa.Array) -> Mask:
+    mask: Mask = array.is_null().to_numpy(zero_copy_only=False)
     return mask
 
 
-def _refuse(wrong: npt.NDArray[np.bool_], array: pa.Array, column: str, place: Place, problem: str) -> None:
+def _refuse(wrong: Mask, array: pa.Array, column: str, place: Place, problem: str) -> None:
     """Raises for the first row that is wrong, naming its value."""
     if wrong.any():
-        index = int(np.argmax(wrong))
-        raise place.error(column, index, f"{shown(array, index)} {problem}")
+        raise place.refusal(column, wrong, problem, array)
 
 
 def _refuse_null(array: pa.Array, column: str, place: Place, problem: str) -> None:
@@ -207,7 +262,7 @@ def _refuse_null(array: pa.Array, column: str, place: Place, problem: str) -> No
     if array.null_count or hidden:
         missing = pc.is_null(array.dictionary_decode() if hidden else array).to_numpy(zero_copy_only=False)
         if missing.any():
-            raise place.error(column, int(np.argmax(missing)), problem)
+            raise place.refusal(column, missing, problem)
 
 
 def shown(array: pa.Array, index: int) -> str:

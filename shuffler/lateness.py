@@ -112,9 +112,9 @@ class ArrivalBuffer:
                 behind_us = (newest[:-1] - ts).view(np.uint64)
                 self._refuse_or_count(late, behind_us, rows.column(self._column), place)
                 rows = rows.filter(pa.array(~late))
-            arrived = Run(rows, ts[~late], place.first_row + np.flatnonzero(~late))
+            arrived = Run(rows, ts[~late], place.numbers(len(ts))[~late])
         else:
-            arrived = Run(rows, ts, np.arange(place.first_row, place.first_row + len(ts)))
+            arrived = Run(rows, ts, place.numbers(len(ts)))
         if allowed_us:
             # Dictionaries differ between batches, and united ones would grow for as long as the stream lasts.
             arrived = Run(_without_dictionaries(arrived.rows), arrived.ts, arrived.numbers)

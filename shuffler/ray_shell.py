@@ -91,5 +91,9 @@ class Shell:
         """The process that this actor runs in."""
         return os.getpid()
 
+    def node_id(self) -> str:
+        """The node of the cluster that it runs on."""
+        return str(ray.get_runtime_context().get_node_id())
+
     def end(self) -> None:
         self._ended.set()

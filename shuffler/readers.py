@@ -67,13 +67,14 @@ class ParquetReader(Reader):
         self.name, self.unreadable, self._paths, self._categorical = name, {}, paths, categorical
         nullable: set[str] = set()
         for number, path in enumerate(paths):
-            with _reading(path, "Parquet"), pq.ParquetFile(path) as file:
-                schema, metadata = file.schema_arrow, file.metadata
+            with _reading(path, "Parquet"), pq.ParquetFile(path, **_PIECEWISE) as file:
+                schema = file.schema_arrow
+                _check_names(schema, str(path))
+                nullable.update(_nullable_columns(file))
             if number == 0:
                 self.schema = schema
             elif not schema.equals(self.schema):
                 raise TraceError(f"{path}: its columns differ from those of {paths[0]}; write both with one schema")
-            nullable.update(_nullable_columns(schema, metadata))
         self.nullable = frozenset(nullable)
 
     def read(self, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
@@ -85,7 +86,7 @@ class ParquetReader(Reader):
                 pq.ParquetFile(path, read_dictionary=dictionary, **_PIECEWISE) as file,
             ):
                 for batch in file.iter_batches(rows, columns=wanted):
-                    yield batch.select(wanted)
+                    yield _whole(batch.select(wanted))
 
 
 class CsvReader(Reader):
@@ -99,7 +100,7 @@ class CsvReader(Reader):
         self.name, self._path = str(path), path
         with self._reading():
             guessed = pyarrow.csv.open_csv(path, **self._options({categorical: pa.string()})).schema
-        _check_names(guessed, self.name)
+            _check_names(guessed, self.name)
         self.unreadable = self._given_up = dict[str, str]()
         self._types = dict(zip(guessed.names, guessed.types, strict=True))
         self.nullable = frozenset(self._settle_types(guessed.names))
@@ -224,7 +225,9 @@ def open_file(path: Path, *, ts: str, categorical: str) -> Reader:
         return CsvReader(path, categorical)
     if name.endswith(JSON_SUFFIXES):
         with _reading(path, "JSON lines"):
-            return TableReader(_with_times(pyarrow.json.read_json(path), ts), str(path))
+            table = pyarrow.json.read_json(path)
+            _check_names(table.schema, str(path))
+            return TableReader(_with_times(table, ts), str(path))
     known = ", ".join((*PARQUET_SUFFIXES, *CSV_SUFFIXES, *JSON_SUFFIXES))
     raise TraceError(f"{path}: unknown kind of trace; its name must end in one of {known}")
 
@@ -244,6 +247,7 @@ def _reading(path: Path, form: str) -> Iterator[None]:
 
 
 def _check_names(schema: pa.Schema, source: str) -> None:
+    """Names that are not UTF-8 end in a ValueError here."""
     for name in schema.names:
         if schema.names.count(name) > 1:
             raise TraceError(f"{source}: two columns are called '{name}'; rename one")
@@ -261,16 +265,27 @@ def _has_nulls(column: pa.ChunkedArray) -> bool:
     return pa.types.is_dictionary(column.type) and any(chunk.dictionary.null_count for chunk in column.chunks)
 
 
-def _nullable_columns(schema: pa.Schema, metadata: pq.FileMetaData) -> Collection[str]:
+def _nullable_columns(file: pq.ParquetFile) -> Collection[str]:
     """Columns of a Parquet file for which the statistics do not rule out missing values."""
-    nullable = {field.name for field in schema if field.nullable}
+    metadata = file.metadata
+    nullable = {field.name for field in file.schema_arrow if field.nullable}
     proven = {metadata.schema.column(index).path: True for index in range(metadata.num_columns)}
     for group in range(metadata.num_row_groups):
-        for index in range(metadata.num_columns):
-            chunk = metadata.row_group(group).column(index)
-            known = chunk.statistics is not None and chunk.statistics.has_null_count
-            proven[chunk.path_in_schema] &= known and chunk.statistics.null_count == 0
+        # Damaged metadata of a column makes Arrow abort the process where it is looked at, but an error where it is
+        # read, so a row is read first.
+        next(file.iter_batches(1, row_groups=[group]), None)
+        for index, path in enumerate(proven):
+            found = metadata.row_group(group).column(index).statistics
+            proven[path] &= found is not None and found.has_null_count and found.null_count == 0
     return {name for name in nullable if not proven.get(name, False)}
+
+
+def _whole(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch, if its dictionaries have all that its rows refer to: Arrow reads damaged files without a look."""
+    for column in batch.columns:
+        if pa.types.is_dictionary(column.type):
+            column.validate(full=True)
+    return batch
 
 
 def _is_data(part: Path, directory: Path) -> bool:

@@ -19,8 +19,9 @@ import pyarrow as pa
 
 from decopa.errors import TraceError, did_you_mean
 from decopa.query.schema import Column, Kind, Schema
-from shuffler.checks import IdOrder, Survey, TraceColumns, check_unique, survey
+from shuffler.checks import IdOrder, Survey, TraceColumns, check_rows, check_unique, survey
 from shuffler.columns import Ints, Place, identities, kind_of, timestamps_us
+from shuffler.dead_letters import BadRows, DeadLetters
 from shuffler.events import EventBatch, EventConverter, EventFormat
 from shuffler.lateness import ArrivalBuffer, Lateness, Run
 from shuffler.readers import Reader, StreamReader, TableReader, open_file
@@ -36,6 +37,7 @@ Events: TypeAlias = pa.Table | pa.RecordBatch | str | Path | Iterable[pa.RecordB
 BLOCK_ROWS = 65_536
 DEFAULT_COLUMNS = TraceColumns()
 DEFAULT_LATENESS = Lateness()
+DEFAULT_BAD_ROWS = BadRows()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +68,10 @@ class TraceSource:
         assume_sorted: bool,
         nan_as_null: bool,
         lateness: Lateness = DEFAULT_LATENESS,
+        letters: DeadLetters | None = None,
     ) -> None:
         self.notices: list[str] = []
+        self.dead_letters = letters or DeadLetters(DEFAULT_BAD_ROWS, reader.name)
         self.row_count = None if found is None else found.row_count
         self.lateness = lateness
         self._reader, self._columns = reader, columns
@@ -164,33 +168,51 @@ class TraceSource:
     def _stored_blocks(self, wanted: list[str], rows: int) -> Iterator[Block]:
         first = 0
         for batch in self._reader.read(wanted, rows):
-            yield Block(batch, Place(self._reader.name, first))
+            block = Block(batch, Place(self._reader.name, first))
+            yield self._sifted(block, wanted) if self.dead_letters.diverting else block
             first += batch.num_rows
+
+    def _sifted(self, block: Block, wanted: list[str]) -> Block:
+        """The block without bad rows, those that earlier passes found among them."""
+        rows, place, known = block.rows, block.place, self.dead_letters.rows
+        numbers = place.numbers(rows.num_rows)
+        if len(known) and (kept := ~np.isin(numbers, known)).sum() < len(numbers):
+            rows, place = rows.filter(pa.array(kept)), place.only(kept)
+        nan_as_null, columns = self.format.nan_as_null, self._columns
+
+        def check(some: pa.RecordBatch, here: Place) -> None:
+            check_rows(some, here, columns, wanted[3:], nan_as_null)
+
+        return Block(*self.dead_letters.sift(rows, place, check))
 
     def _sorted_blocks(self, wanted: list[str], rows: int) -> Iterator[Block]:
         """The columns asked for in memory, in stable time order."""
-        batches = list(self._reader.read(wanted, rows))
-        table = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks()
+        blocks = list(self._stored_blocks(wanted, rows))
+        numbers = np.concatenate([block.place.numbers(block.rows.num_rows) for block in blocks])
+        table = pa.Table.from_batches([block.rows for block in blocks]).unify_dictionaries().combine_chunks()
         parts = [timestamps_us(chunk, self._columns.ts, Place(self._reader.name)) for chunk in table.column(0).chunks]
         order: Ints = np.argsort(np.concatenate(parts), kind="stable")
         for start in range(0, len(order), rows):
             some = order[start : start + rows]
             for batch in table.take(pa.array(some)).combine_chunks().to_batches():
-                yield Block(batch, Place(self._reader.name, start, some))
+                yield Block(batch, Place(self._reader.name, start, numbers[some]))
 
     def _arriving_blocks(self, wanted: list[str], rows: int) -> Iterator[Block]:
         """Blocks of a live stream, checked as they arrive and put in order."""
         names, ids = self._columns, IdOrder()
         for block in self._stored_blocks(wanted, rows):
-            ts = timestamps_us(block.rows.column(names.ts), names.ts, block.place)
-            leaving = self._arrivals.arrive(block.rows, ts, block.place)
             ids.see(identities(block.rows.column(names.id), names.id, block.place))
             if not ids.increasing:
-                check_unique(pa.chunked_array([block.rows.column(names.id)]), names.id, block.place)
+                block = Block(*self.dead_letters.sift(block.rows, block.place, self._check_unique))
+            ts = timestamps_us(block.rows.column(names.ts), names.ts, block.place)
+            leaving = self._arrivals.arrive(block.rows, ts, block.place)
             yield from self._cut(leaving, rows)
         if self._arrivals.notice is not None:
             self.notices.append(self._arrivals.notice)
         yield from self._cut(self._arrivals.end(), rows)
+
+    def _check_unique(self, rows: pa.RecordBatch, place: Place) -> None:
+        check_unique(pa.chunked_array([rows.column(self._columns.id)]), self._columns.id, place)
 
     def _cut(self, run: Run | None, rows: int) -> Iterator[Block]:
         if run is None:
@@ -222,21 +244,30 @@ def open_trace(
     assume_sorted: bool = False,
     nan_as_null: bool = False,
     lateness: Lateness = DEFAULT_LATENESS,
+    bad_rows: BadRows = DEFAULT_BAD_ROWS,
 ) -> TraceSource:
     """Opens a table, a file (Parquet, CSV, JSON lines), a directory of Parquet files, or a live stream.
 
     Events out of order are sorted, with a notice, or refused with `assume_sorted`. NaN in an attribute that is asked
     for is refused, or a missing value with `nan_as_null`. `lateness` is about live streams, which cannot be sorted as
-    a whole: how far their events may be out of order.
+    a whole: how far their events may be out of order. `bad_rows` says what becomes of rows with unusable values.
     """
     reader = _reader_of(events, columns)
     _check_columns(reader, columns)
-    found = None
+    found, letters = None, DeadLetters(bad_rows, reader.name)
     if not isinstance(reader, StreamReader):
-        found = survey(reader, columns)
+        found = survey(reader, columns, letters)
         if not found.row_count and isinstance(events, str | Path):
             raise TraceError(f"{reader.name} has no events; check that it is the right file")
-    return TraceSource(reader, columns, found, assume_sorted=assume_sorted, nan_as_null=nan_as_null, lateness=lateness)
+    return TraceSource(
+        reader,
+        columns,
+        found,
+        assume_sorted=assume_sorted,
+        nan_as_null=nan_as_null,
+        lateness=lateness,
+        letters=letters,
+    )
 
 
 def _reader_of(events: Events, columns: TraceColumns) -> Reader:

@@ -36,8 +36,8 @@ class PublishedMatches:
     def prepare(self, published: Iterable[str], *, after: int | None = None) -> None:
         """Makes the folder show exactly these parts: finishes what was begun, and removes what no one declared.
 
-        If a run goes back to checkpoint `after`, because a later one is damaged, the parts that were published since are
-        withdrawn: their matches will be found, and published, again.
+        If a run goes back to checkpoint `after`, because a later one is damaged, the parts that were published since
+        are withdrawn: their matches will be found, and published, again.
         """
         wanted = set(published)
         try:

@@ -21,6 +21,7 @@ from urllib.parse import quote
 
 from pyarrow import fs
 
+from cluster.checkpoint.fields import checked
 from decopa.errors import CheckpointError
 
 FORMAT = "decopa-checkpoint"
@@ -119,12 +120,13 @@ class CheckpointStore:
     def read(self, number: int) -> Manifest:
         path = f"{_folder(number)}/manifest.json"
         document = self._document(path, FORMAT)
-        try:
-            states = {str(name): StoredState(**stored) for name, stored in document.pop("states").items()}
-            document["parts"] = tuple(_checked_part(name) for name in document["parts"])
-            manifest = Manifest(states=states, **document)
-        except (KeyError, TypeError, AttributeError) as err:
-            raise CheckpointError(f"{self._shown(path)} is damaged: {err}") from err
+        where = self._shown(path)
+        states = document.get("states")
+        if not isinstance(states, dict) or not isinstance(document.get("parts"), list):
+            raise CheckpointError(f"{where} is damaged: it lists no states or no parts")
+        document["states"] = {name: checked(StoredState, one, where) for name, one in states.items()}
+        document["parts"] = tuple(_checked_part(name) for name in document["parts"])
+        manifest = checked(Manifest, document, where)
         if manifest.number != number:
             raise CheckpointError(f"{self._shown(path)} is that of checkpoint {manifest.number}")
         return manifest
@@ -202,7 +204,7 @@ def _folder(number: int) -> str:
 
 
 def _file_of(process: str) -> str:
-    return quote(process, safe="") + ".state"
+    return quote(process, safe="", errors="surrogatepass") + ".state"
 
 
 def _checked_part(name: object) -> str:

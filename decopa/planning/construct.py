@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from costmodel.capacity import Capacity
 from costmodel.throughput import Reading, units_needed
 from decopa.errors import PlanError
+from decopa.planning.baselines import query_order, split_of_plan
 from decopa.planning.cover import JoinCover
 from decopa.planning.exhaustive import best_assignment
 from decopa.planning.split import SplitSpace, Step, split_of
@@ -55,7 +56,11 @@ def construct(
         if found is not None and (best is None or found.scaling.log_scaling > best.scaling.log_scaling):
             best = found
     if best is None:
-        raise PlanError(f"no split of {space.query.pattern} has at most {units} operators")
+        # Too few units, or groups so many that no c within reach is sustained: then any order is as good.
+        split = split_of_plan(query_order(space.query))
+        if units < len(split):
+            raise PlanError(f"no split of {space.query.pattern} has at most {units} operators")
+        best = assign_units(space, split, units, capacity, reading)
     if search and len(space.query.aliases) <= _SEARCHED_POSITIONS:
         searched = best_assignment(space, units, capacity, reading, seed=best, max_steps=_SEARCH_BRANCHES)
         best = searched or best

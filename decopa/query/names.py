@@ -10,6 +10,8 @@ _OPERATORS = ("SEQ", "AND", "OR", "KL", "NSEQ", "NOT", "FORALL", "IN", "TRUE", "
 KEYWORDS = frozenset((*_CLAUSES, *_OPERATORS))
 UNITS_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "min": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*([a-z]+)\s*\Z", re.ASCII)
+#: Digits of a duration; more are no time that anyone means, and slow to read.
+_LONGEST = 40
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z_0-9]*\Z")
 
 
@@ -28,7 +30,7 @@ def quoted(name: str) -> str:
 def duration_us(text: str) -> int | None:
     """Microseconds of a duration such as '1.5 h'; None if it is none, or not a whole number of microseconds."""
     written = _DURATION.match(text)
-    if written is None or written[2] not in UNITS_US:
+    if written is None or written[2] not in UNITS_US or len(written[1]) > _LONGEST:
         return None
     exact = Fraction(written[1]) * UNITS_US[written[2]]
     return int(exact) if exact.denominator == 1 else None

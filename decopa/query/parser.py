@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -14,6 +15,15 @@ from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from decopa.errors import DecoPaError, QueryError, did_you_mean
+from decopa.query.limits import (
+    MAX_COMPARISONS,
+    MAX_QUERIES,
+    MAX_TEXT_LENGTH,
+    check_text,
+    check_tree,
+    comparison_count,
+    line_and_column,
+)
 from decopa.query.names import duration_us
 from decopa.query.pattern import And, EventRef, Kleene, Not, Or, Pattern, Seq
 from decopa.query.predicate import (
@@ -36,9 +46,6 @@ from decopa.query.predicate import (
 )
 from decopa.query.query import MAX_POSITIONS, Query
 
-MAX_TEXT_LENGTH = 262_144
-MAX_NESTING = 64
-MAX_TERMS = 64
 #: Terminals of the grammar as a person would say them.
 _SPOKEN = {
     "NAME": "a name", "QUOTED": "a name", "NUMBER": "a number", "DURATION": "a duration such as 10 min",
@@ -63,19 +70,22 @@ def parse(text: str) -> Query:
 
 def parse_workload(text: str) -> tuple[Query, ...]:
     """All queries of a workload text; unnamed ones are called q1, q2, ... when there are several."""
-    _check_size(text)
+    check_text(text)
     try:
         tree = _grammar().parse(text)
     except UnexpectedInput as err:
         raise _syntax_error(err, text) from None
+    check_tree(tree)
     statements = tree.children
+    if len(statements) > MAX_QUERIES:
+        raise QueryError(f"{len(statements)} queries in one text; at most {MAX_QUERIES} are allowed")
     queries = []
     for number, statement in enumerate(statements, start=1):
         default = "q" if len(statements) == 1 else f"q{number}"
         queries.append(_query(statement, default))  # type: ignore[arg-type]
     names = [query.name for query in queries]
-    for name in names:
-        if names.count(name) > 1:
+    for name, times in Counter(names).items():
+        if times > 1:
             raise QueryError(f"two queries are called '{name}'; give each its own name with QUERY name")
     return tuple(queries)
 
@@ -84,28 +94,6 @@ def parse_workload(text: str) -> tuple[Query, ...]:
 def _grammar() -> Lark:
     text = files("decopa.query").joinpath("grammar.lark").read_text()
     return Lark(text, parser="lalr", propagate_positions=True, maybe_placeholders=True)
-
-
-def _check_size(text: str) -> None:
-    """Bounds length and nesting first, so that no input can exhaust the parser's stack."""
-    if len(text) > MAX_TEXT_LENGTH:
-        raise QueryError(f"the query text has {len(text)} characters, more than {MAX_TEXT_LENGTH}")
-    depth, run = 0, 0
-    for token in re.finditer(r"--[^\n]*|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|[()]|\bNOT\b|-|[^\s]", text, re.IGNORECASE):
-        symbol = token.group()
-        # NOT NOT ... and - - ... nest without parentheses.
-        run = run + 1 if symbol == "-" or symbol.upper() == "NOT" else 0
-        if symbol == "(":
-            depth += 1
-        elif symbol == ")":
-            depth -= 1
-        if depth > MAX_NESTING or run > MAX_NESTING:
-            line, column = _line_and_column(text, token.start())
-            raise QueryError(f"nested more than {MAX_NESTING} deep; simplify the query", line=line, column=column)
-
-
-def _line_and_column(text: str, offset: int) -> tuple[int, int]:
-    return text.count("\n", 0, offset) + 1, offset - (text.rfind("\n", 0, offset) + 1) + 1
 
 
 # ---------------------------------------------------------------- syntax errors
@@ -121,7 +109,7 @@ def _syntax_error(err: UnexpectedInput, text: str) -> QueryError:
         found = "the end of the text"
         if isinstance(err, UnexpectedToken):
             wanted = set(err.accepts or err.expected)
-        line, column = _line_and_column(text, len(text.rstrip()))
+        line, column = line_and_column(text, len(text.rstrip()))
     hint = _hint(wanted, found, text)
     return QueryError(f"expected {_spoken(wanted)}, found {found}{hint}", line=line, column=column)
 
@@ -159,15 +147,18 @@ def _query(statement: Tree[Token], default_name: str) -> Query:
     predicate = () if where is None else (_predicate(where),)  # type: ignore[arg-type]
     line, column = statement.meta.line, statement.meta.column
     try:
-        return Query(
+        query = Query(
             pattern=_pattern(pattern),  # type: ignore[arg-type]
             where=predicate,
             window_us=_window(window),  # type: ignore[arg-type]
             name=default_name if name is None else _name(name),  # type: ignore[arg-type]
             returns=tuple(_attr(item) for item in returns if item is not None),  # type: ignore[arg-type]
         )
+        if len(str(query)) > MAX_TEXT_LENGTH:  # plans and checkpoints hold it as text
+            raise QueryError(f"written out, the query has more than {MAX_TEXT_LENGTH} characters; shorten it")
     except QueryError as err:
         raise err if err.line is not None else QueryError(str(err), line=line, column=column) from None
+    return query
 
 
 def _located(node: Tree[Token] | Token, message: str) -> QueryError:
@@ -281,8 +272,6 @@ def _build_value(node: Tree[Token]) -> Node:
             return Negative(operand)
         case "arithmetic":
             result = _expression(below[0])
-            if len(below) > MAX_TERMS:
-                raise QueryError(f"an expression of {len(below)} terms; at most {MAX_TERMS} are allowed")
             for op, child in zip(tokens, below[1:], strict=True):
                 result = Arithmetic(str(op), result, _expression(child))
             return result
@@ -324,6 +313,8 @@ def _forall(below: Sequence[Tree[Token]]) -> Predicate:
 
         return rewrite(body, change)  # type: ignore[return-value]
 
+    if comparison_count(body) * len(pairs) > MAX_COMPARISONS or len(str(body)) * len(pairs) > MAX_TEXT_LENGTH:
+        raise QueryError(f"FORALL over {len(listed)} aliases makes {len(pairs)} copies of too long a condition")
     bound = tuple(bind(one, other) for one, other in pairs)
     return bound[0] if len(bound) == 1 else AllOf(bound)
 

@@ -19,6 +19,7 @@ from decopa.query.analysis import (
     strip_kleene,
     structure,
 )
+from decopa.query.limits import check_conditions
 from decopa.query.names import duration_text, quoted
 from decopa.query.pattern import EventRef, Kleene, Not, Or, Pattern, leaves
 from decopa.query.predicate import (
@@ -65,7 +66,7 @@ class Query:
         if sum(1 for _ in leaves(self.pattern)) > MAX_POSITIONS:
             raise QueryError(f"the pattern has more than {MAX_POSITIONS} events; split it into several queries")
         _check_aliases(self.pattern)
-        alternatives(self.pattern)  # raises if OR stands for too many
+        check_conditions(self.where, len(alternatives(self.pattern)))  # raises, too, if OR stands for too many
         scopes = _written_scopes(self.pattern)
         for predicate in self.where:
             _check_predicate(predicate, self._position_of, scopes)

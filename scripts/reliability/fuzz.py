@@ -23,13 +23,17 @@ from typing import Any
 from decopa.errors import DecoPaError
 from scripts.reliability.fuzz_targets import Target, targets
 
-#: CPU seconds for one input; time on the clock would depend on what else the machine does.
+#: CPU seconds for one input, and for every KiB of it: long texts may take long, as long as twice the text takes twice the
+#: time. (Time on the clock would depend on what else the machine does.)
 TIME_LIMIT_S = 2.0
+TIME_PER_KIB_S = 0.05
 #: A worker that shows no progress for this long hangs in code that no signal reaches.
 HANG_S = 60.0
 #: Address space beyond what a worker has when it starts, and growth of its memory by one input that is a finding.
 ADDRESS_SPACE = 3 << 30
 GROWTH = 256 << 20
+#: Characters that a person may have to read.
+LONGEST_MESSAGE = 5_000
 _SAVED_PER_KIND = 3
 
 
@@ -75,12 +79,13 @@ def outcome(target: Target, content: bytes) -> str:
     """`accepted`, `refused`, or what went wrong."""
     before = _memory()
     signal.signal(signal.SIGPROF, _too_long)
-    signal.setitimer(signal.ITIMER_PROF, TIME_LIMIT_S)
+    signal.setitimer(signal.ITIMER_PROF, TIME_LIMIT_S + TIME_PER_KIB_S * len(content) / 1024)
     try:
         target.accept(content)
         found = "accepted"
     except DecoPaError as err:
-        found = "refused" if str(err) and "\n" not in str(err) else f"message of {type(err).__name__}: {str(err)[:200]!r}"
+        good = str(err).isprintable() and 0 < len(str(err)) < LONGEST_MESSAGE
+        found = "refused" if good else f"bad message of {type(err).__name__}: {str(err)[:200]!r}"
     except TookTooLong:
         found = f"hang: {_place(sys.exc_info()[2])}"
     except Exception as err:
@@ -100,7 +105,9 @@ def _too_long(number: int, frame: FrameType | None) -> None:
 def _place(trace: Any) -> str:
     """The innermost line of our own code."""
     root = str(Path(__file__).resolve().parents[2])
-    frames = [one for one in traceback.extract_tb(trace) if one.filename.startswith(root) and ".venv" not in one.filename]
+    frames = [
+        one for one in traceback.extract_tb(trace) if one.filename.startswith(root) and ".venv" not in one.filename
+    ]
     return f"{Path(frames[-1].filename).relative_to(root)}:{frames[-1].lineno}" if frames else "?"
 
 
@@ -132,7 +139,9 @@ class _Worker:
 
     def start(self) -> None:
         self.process = self._spawning.Process(
-            target=_work, args=(self._args.processes, self._args.seed, self._counts, self.state, self.findings), daemon=True
+            target=_work,
+            args=(self._args.processes, self._args.seed, self._counts, self.state, self.findings),
+            daemon=True,
         )
         self.process.start()
 
@@ -195,7 +204,11 @@ def _watch(workers: Sequence[_Worker]) -> list[Finding]:
 
 
 def _report(
-    counts: dict[str, int], workers: Sequence[_Worker], findings: list[Finding], args: argparse.Namespace, seconds: float
+    counts: dict[str, int],
+    workers: Sequence[_Worker],
+    findings: list[Finding],
+    args: argparse.Namespace,
+    seconds: float,
 ) -> None:
     print(f"{'target':18} {'inputs':>8} {'accepted':>9} {'refused':>9} {'findings':>9}")
     rows = []

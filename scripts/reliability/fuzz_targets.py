@@ -9,8 +9,10 @@ import json
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from cluster.checkpoint.store import CheckpointStore, Manifest
 from costmodel.capacity import Capacity
@@ -18,6 +20,7 @@ from costmodel.statistics import PairSelectivity, RateProfile, Statistics, SubQu
 from costmodel.stats_file import from_json as read_statistics
 from costmodel.stats_file import to_json as statistics_text
 from decopa.api import make_plan
+from decopa.checkpointed import Job, read_job
 from decopa.planning.plan import Plan
 from decopa.planning.planner import plan_workload
 from decopa.planning.validate import check_structure
@@ -163,14 +166,10 @@ class JobFile(Target):
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="decopa-fuzz-")
         self._store = CheckpointStore(self._folder.name)
-        self._store.write_job(
-            {
-                "trace": "/nowhere/t.parquet", "plan": make_plan(_QUERIES[0]).to_json(), "queries": _QUERIES[0],
-                "out": "/nowhere/out", "out_format": "parquet", "columns": {"id": "id", "ts": "ts", "type": "type"},
-                "assume_sorted": False, "nan_as_null": False, "max_matches": 10, "max_state_bytes": 10, "shufflers": 1,
-                "batch_size": 100, "every_s": 1.0, "keep": 3, "speed": None, "rate": None,
-            }
-        )  # fmt: skip
+        values = {"str": "parquet", "int": 10, "float": 1.5, "float | None": None, "bool": False}
+        job: dict[str, Any] = {one.name: values.get(str(one.type)) for one in fields(Job)}
+        job |= {"plan": make_plan(_QUERIES[0]).to_json(), "queries": _QUERIES[0]}
+        self._store.write_job(job | {"columns": {"id": "id", "ts": "ts", "type": "type"}})
         self._path = Path(self._folder.name) / "job.json"
         self._document = json.loads(self._path.read_text())
 
@@ -180,8 +179,6 @@ class JobFile(Target):
         return damaged_document(self._document, random).encode("utf-8", "surrogatepass")
 
     def accept(self, content: bytes) -> None:
-        from decopa.checkpointed import read_job
-
         self._path.write_bytes(content)
         job = read_job(self._store)
         parse_workload(job.queries)

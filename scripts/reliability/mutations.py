@@ -11,12 +11,12 @@ from typing import Any
 #: Numbers at the edges of what 64 bits, doubles and calendars hold, as text.
 NUMBERS = (
     "0", "-0", "1", "-1", "0.1", "1e308", "1e309", "-1e309", "5e-324", "2147483648", "9223372036854775807",
-    "9223372036854775808", "-9223372036854775808", "-9223372036854775809", "18446744073709551616", "4611686018427387905",
-    "1" * 400, "1e99999", "0x10", "1_000", "00", "1.", ".5", "NaN", "Infinity", "-inf",
+    "9223372036854775808", "-9223372036854775808", "-9223372036854775809", "18446744073709551616",
+    "4611686018427387905", "1" * 400, "1e99999", "0x10", "1_000", "00", "1.", ".5", "NaN", "Infinity", "-inf",
 )  # fmt: skip
 TEXTS = (
-    "", " ", "\x00", "a\nb", "'", '"', "../../etc/passwd", "/etc/passwd", "%s%n", "${x}", "é", "\u202e", "\U0001f600", "ﬀ",
-    "A" * 5_000, "\ud800", "None", "null", "__class__", "-- x", ";", "\\", "\r\n",
+    "", " ", "\x00", "a\nb", "'", '"', "../../etc/passwd", "/etc/passwd", "%s%n", "${x}", "é",
+    "\u202e", "\U0001f600", "ﬀ", "A" * 5_000, "\ud800", "None", "null", "__class__", "-- x", ";", "\\", "\r\n",
 )  # fmt: skip
 _VALUES: tuple[Any, ...] = (
     None, True, False, 0, 1, -1, 2**31, 2**63, -(2**63) - 1, 2**200, 0.0, -0.5, 1e308, 5e-324, float("nan"),
@@ -84,11 +84,11 @@ def damaged_document(document: Any, random: Random, change: Callable[[str], str]
 def _damaged_value(root: Any, random: Random, change: Callable[[str], str]) -> Any:
     places = list(_places(root))
     if not places or random.random() < 0.02:
-        return random.choice(_VALUES)
+        return copy.deepcopy(random.choice(_VALUES))
     holder, key = random.choice(places)
     match random.randrange(8):
         case 0 | 1:
-            holder[key] = random.choice(_VALUES)
+            holder[key] = copy.deepcopy(random.choice(_VALUES))
         case 2:
             holder[key] = random.choice(TEXTS)
         case 3:

@@ -10,16 +10,17 @@ TYPES = ("A", "B", "C", '"a b"', '"A"')
 ALIASES = ("a", "b", "c", "d", "e", '"x y"')
 ATTRIBUTES = ("x", "y", "n", "s", "flag", "ts", "id", "lat", "lon", "unknown")
 WORDS = (
-    "QUERY", "PATTERN", "WHERE", "WITHIN", "RETURN", "SEQ", "AND", "OR", "KL", "NSEQ", "NOT", "FORALL", "IN", "TRUE", "FALSE",
-    "(", ")", ",", ".", ":", ";", "+", "-", "*", "/", "<", "<=", ">", ">=", "=", "!=", "<>", "==", "a", "b", "A", "B", "a.x",
-    "b.n", "'p'", "1", "2.5", "1e5", "10 min", "3us", "1 d", "--", "abs(", "dist_km(", "min(", "sqrt(", "chord_km(1)",
+    "QUERY", "PATTERN", "WHERE", "WITHIN", "RETURN", "SEQ", "AND", "OR", "KL", "NSEQ", "NOT", "FORALL", "IN",
+    "TRUE", "FALSE", "(", ")", ",", ".", ":", ";", "+", "-", "*", "/", "<", "<=", ">", ">=", "=", "!=", "<>", "==",
+    "a", "b", "A", "B", "a.x", "b.n", "'p'", "1", "2.5", "1e5", "10 min", "3us", "1 d", "--", "abs(", "dist_km(",
+    "min(", "sqrt(", "chord_km(1)",
 )  # fmt: skip
 
 
 def odd_query(random: Random) -> str:
     """Any of: a well-formed query, a damaged one, words at random, a shape that is too much."""
     match random.randrange(10):
-        case 0 | 1:
+        case 0 | 1 | 6:
             return _workload(random)
         case 2:
             return " ".join(random.choice((*WORDS, *NUMBERS)) for _ in range(random.choice((3, 10, 40, 400))))
@@ -42,10 +43,35 @@ def _workload(random: Random) -> str:
 
 
 def _query(random: Random) -> str:
+    if random.random() < 0.6:
+        return _sound_query(random)
     where = f" WHERE {_condition(random, 3)}" if random.random() < 0.8 else ""
     returns = f" RETURN {', '.join(_attribute(random) for _ in range(random.randrange(1, 4)))}"
     amount = random.choice(("10 min", "1 s", "1.5 h", "3 us", "0 s", f"{random.choice(NUMBERS)} d", "5"))
     return f"PATTERN {_pattern(random, 3)}{where} WITHIN {amount}{returns if random.random() < 0.3 else ''}"
+
+
+def _sound_query(random: Random) -> str:
+    """Most likely one without faults."""
+    names = random.sample(ALIASES[:-1], random.randrange(1, len(ALIASES)))
+    events = [f"{random.choice(TYPES)} {name}" for name in names]
+    events = [random.choice((event, event, event, f"KL({event})", f"NOT({event})")) for event in events]
+    for _ in range(random.randrange(3)):
+        place = random.randrange(len(events))
+        inner = ", ".join(events[place : place + 3])
+        events[place : place + 3] = [f"{random.choice(('SEQ', 'AND', 'OR'))}({inner})"]
+    numbers = [f"{name}.{random.choice(('x', 'n', 'y', 'ts'))}" for name in names]
+    conditions = []
+    for _ in range(random.randrange(4)):
+        one, other = random.choice(numbers), random.choice((*numbers, "1", "2.5", "10 min"))
+        plain = (
+            f"{one} {random.choice(('<', '<=', '>', '=', '!='))} {other} {random.choice(('', '+ 1', '* 2', '/ 3 - 1'))}"
+        )
+        conditions.append(
+            random.choice((plain, plain, f"NOT {plain}", f"({plain} OR {one} IN (1, 2))", f"abs({one}) < 3"))
+        )
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    return f"PATTERN {random.choice(('SEQ', 'AND'))}({', '.join(events)}){where} WITHIN 10 min RETURN {names[0]}.x"
 
 
 def _pattern(random: Random, depth: int) -> str:
@@ -79,7 +105,7 @@ def _expression(random: Random, depth: int) -> str:
     if depth == 0 or random.random() < 0.5:
         return random.choice((_attribute(random), _attribute(random), _literal(random)))
     one, other = _expression(random, depth - 1), _expression(random, depth - 1)
-    calls = (f"abs({one})", f"min({one}, {other})", f"sqrt({one})", f"dist_km(a.lat, a.lon, b.lat, b.lon)", f"-{one}")
+    calls = (f"abs({one})", f"min({one}, {other})", f"sqrt({one})", "dist_km(a.lat, a.lon, b.lat, b.lon)", f"-{one}")
     return random.choice((f"({one} {random.choice('+-*/')} {other})", f"{one} {random.choice('+-*/')} {other}", *calls))
 
 
@@ -107,7 +133,9 @@ def _nested(random: Random) -> str:
 
 
 def _deep(random: Random) -> str:
-    opening, closing = random.choice((("(", ")"), ("NOT ", ""), ("-", ""), ("abs(", ")"), ("min(1,", ")"), ("1+(", ")")))
+    opening, closing = random.choice(
+        (("(", ")"), ("NOT ", ""), ("-", ""), ("abs(", ")"), ("min(1,", ")"), ("1+(", ")"))
+    )
     size = _size(random) // 4
     return _ask(f"{opening * size}a.x{closing * size} < 1")
 
@@ -133,12 +161,13 @@ def _wide(random: Random) -> str:
 
 def _alternatives(random: Random) -> str:
     ors = ", ".join(f"OR(A a{n}, B b{n}{', C c' + str(n) if n % 2 else ''})" for n in range(random.randrange(1, 17)))
-    return f"PATTERN SEQ({ors}) WITHIN 1 s"
+    conditions = " AND ".join(f"a{random.randrange(9)}.x < {n}" for n in range(random.choice((1, 50, 2_000))))
+    return f"PATTERN SEQ({ors}) WHERE {conditions} WITHIN 1 s"
 
 
 def _listed(random: Random) -> str:
     values = ", ".join(random.choice((str(number), f"'{number}'")) for number in range(_size(random) // 8))
-    return _ask(f"a.x IN ({values})")
+    return _ask(f"{random.choice(('a.x', 'a.x + b.x', 'NOT a.s'))} IN ({values})")
 
 
 def _many_queries(random: Random) -> str:
@@ -147,7 +176,9 @@ def _many_queries(random: Random) -> str:
 
 def _long_word(random: Random) -> str:
     word = random.choice(("a", "9", "é", "-", "'", '"', " ", "\n", "(", "--", "1e", ".", "_")) * _size(random)
-    return random.choice((word, f"PATTERN SEQ(A {word}) WITHIN 1 s", _ask(f"a.x < {word}"), f"PATTERN A a WITHIN {word} s"))
+    return random.choice(
+        (word, f"PATTERN SEQ(A {word}) WITHIN 1 s", _ask(f"a.x < {word}"), f"PATTERN A a WITHIN {word} s")
+    )
 
 
 _SHAPES = (

@@ -15,15 +15,33 @@ import pyarrow.parquet as pq
 
 from decopa.json_stream import JsonLines
 from scripts.reliability.mutations import NUMBERS, TEXTS, damaged_bytes
+from shuffler.dead_letters import BadRows
 from shuffler.source import TraceSource, open_trace
 
-_TIMES = ("2024-01-01", "2024-01-01 00:00:01", "2024-01-01T00:00:01.5Z", "9999-12-31", "0000-00-00", "24:00", "12:30:00")
+_TIMES = (
+    "2024-01-01",
+    "2024-01-01 00:00:01",
+    "2024-01-01T00:00:01.5Z",
+    "9999-12-31",
+    "0000-00-00",
+    "24:00",
+    "12:30:00",
+)
 _CELLS = (*NUMBERS, *TEXTS, *_TIMES, "true", "nan", "1;2", "[1]", "{}")
-_HEADERS = ("id,ts,type,x,s", "id,ts,type,x", "id,ts,type,x,x", "id,ts", "id,ts,type,,", '"id","ts","type"', "", "ts,type,id,x")
+_HEADERS = (
+    "id,ts,type,x,s",
+    "id,ts,type,x",
+    "id,ts,type,x,x",
+    "id,ts",
+    "id,ts,type,,",
+    '"id","ts","type"',
+    "",
+    "ts,type,id,x",
+)
 _ARROW: tuple[pa.DataType, ...] = (
-    pa.int8(), pa.int64(), pa.uint64(), pa.float32(), pa.float64(), pa.string(), pa.large_string(), pa.bool_(), pa.date32(),
-    pa.timestamp("ns"), pa.timestamp("us", "UTC"), pa.timestamp("s"), pa.duration("ns"), pa.time64("us"), pa.decimal128(20, 3),
-    pa.binary(), pa.list_(pa.int64()), pa.null(), pa.struct([("f", pa.int64())]),
+    pa.int8(), pa.int64(), pa.uint64(), pa.float32(), pa.float64(), pa.string(), pa.large_string(), pa.bool_(),
+    pa.date32(), pa.timestamp("ns"), pa.timestamp("us", "UTC"), pa.timestamp("s"), pa.duration("ns"), pa.time64("us"),
+    pa.decimal128(20, 3), pa.binary(), pa.list_(pa.int64()), pa.null(), pa.struct([("f", pa.int64())]),
 )  # fmt: skip
 
 
@@ -51,7 +69,9 @@ def odd_json_lines(random: Random) -> bytes:
             del event[random.choice(list(event))]
         line = json.dumps(event)
         if random.random() < 0.02:
-            line = line.replace('"ts"', '"id"') if random.random() < 0.5 else line.replace("0", random.choice(NUMBERS), 1)
+            line = (
+                line.replace('"ts"', '"id"') if random.random() < 0.5 else line.replace("0", random.choice(NUMBERS), 1)
+            )
         lines.append(line)
     content = random.choice(("\n", "\n", "\r\n", "\n\n")).join(lines).encode("utf-8", "surrogatepass")
     return damaged_bytes(content, random) if random.random() < 0.4 else content
@@ -73,15 +93,18 @@ def odd_parquet(random: Random) -> bytes:
     names = [random.choice(TEXTS) if random.random() < 0.01 else name for name in arrays]
     stream = io.BytesIO()
     table = pa.table(list(arrays.values()), names=[name.encode("utf-8", "replace").decode() for name in names])
-    pq.write_table(
-        table,
-        stream,
-        compression=random.choice(("none", "snappy", "zstd", "gzip")),
-        row_group_size=random.choice((1, 7, 1000)),
-        use_dictionary=random.random() < 0.5,
-        data_page_version=random.choice(("1.0", "2.0")),
-        store_schema=random.random() < 0.7,
-    )
+    try:
+        pq.write_table(
+            table,
+            stream,
+            compression=random.choice(("none", "snappy", "zstd", "gzip")),
+            row_group_size=random.choice((1, 7, 1000)),
+            use_dictionary=random.random() < 0.5,
+            data_page_version=random.choice(("1.0", "2.0")),
+            store_schema=random.random() < 0.7,
+        )
+    except pa.ArrowInvalid:  # some times do not fit into Parquet's types
+        return b"PAR1"
     content = stream.getvalue()
     return damaged_bytes(content, random) if random.random() < 0.7 else content
 
@@ -90,7 +113,7 @@ def _odd_column(rows: int, random: Random) -> pa.Array:
     kind = random.choice(_ARROW)
     values: list[Any] = []
     for _ in range(rows):
-        drawn = random.choice((None, 0, 1, random.getrandbits(62), -1, 2**63 - 1, -(2**63), float("nan"), "p", True))
+        drawn = random.choice((None, 0, 1, random.getrandbits(40), -1, 2**63 - 1, -(2**63), float("nan"), "p", True))
         values.append(drawn)
     if pa.types.is_list(kind) or pa.types.is_struct(kind) or pa.types.is_null(kind):
         return pa.nulls(rows, kind)
@@ -106,9 +129,12 @@ def _odd_column(rows: int, random: Random) -> pa.Array:
 # ------------------------------------------------------------------ reading
 
 
+_DIVERT = BadRows("divert", max_rows=100)
+
+
 def read_trace(path: Path, *, divert: bool) -> None:
-    for options in ({}, {"nan_as_null": True}):
-        _consume(open_trace(path, **options))
+    bad_rows = BadRows("divert", path.with_suffix(".bad.jsonl"), max_rows=100) if divert else BadRows()
+    _consume(open_trace(path, bad_rows=bad_rows, nan_as_null=path.stat().st_size % 3 == 1))
 
 
 def read_stream(content: bytes, *, divert: bool) -> None:
@@ -117,7 +143,8 @@ def read_stream(content: bytes, *, divert: bool) -> None:
         file.seek(0)
         descriptor = os.dup(file.fileno())
         try:
-            _consume(open_trace(JsonLines(descriptor, ts="ts", kinds={"x": "float"})))
+            bad_rows = _DIVERT if divert else BadRows()
+            _consume(open_trace(JsonLines(descriptor, ts="ts", kinds={"x": "float"}), bad_rows=bad_rows))
         finally:
             os.close(descriptor)
 

@@ -140,6 +140,12 @@ def test_metrics_can_be_turned_off(scraped: Scraped) -> None:
     assert not [sample for sample in scraped.samples if sample.tags["query"] == "hidden"]
 
 
+def test_every_metric_is_documented() -> None:
+    text = (ROOT / "docs" / "profiling.md").read_text()
+    shortened = text.replace("`_p99_seconds`", "`ray_decopa_detection_latency_p99_seconds`")
+    assert set(re.findall(r"ray_decopa_\w+", shortened)) == set(CATALOGUE)
+
+
 # ------------------------------------------------------------- Grafana
 
 

@@ -272,3 +272,11 @@ def test_exhaustive_search_is_refused_for_long_queries() -> None:
     query, statistics = drawn(1, types=(8, 8))
     with pytest.raises(PlanError, match="use `decopa`"):
         planned(query, statistics, "exhaustive", 10)
+
+
+def test_groups_beyond_all_reckoning_still_get_a_plan() -> None:
+    """2^5000 groups: no scaling factor is sustained, but there is a plan that runs."""
+    query = parse("PATTERN SEQ(A a, KL(B b), C c) WITHIN 1 h")
+    rates = Statistics(query.window_us, {"A": 50.0, "B": 5000.0, "C": 80.0}, default_selectivity=0.5)
+    for strategy in STRATEGIES:
+        assert plan_workload([query], rates, Capacity.per_second(2e6, 1e8), units=3, strategy=strategy).plan.parts

@@ -1,0 +1,106 @@
+"""How large a query may be. Whatever is typed, parsing, planning and compiling it end soon and in little memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from lark import Token, Tree
+
+from decopa.errors import QueryError
+from decopa.query.predicate import Among, Attr, Compare, Node, Predicate, aliases_of, children
+
+MAX_TEXT_LENGTH = 262_144
+#: Brackets in brackets, as written and as `str` of a query writes them.
+MAX_NESTING = 64
+MAX_TERMS = 64
+#: Queries in one text.
+MAX_QUERIES = 1_024
+#: Comparisons of a query, each value of an IN list counted; in all alternatives of OR together ten times as many.
+MAX_COMPARISONS = 4_096
+#: Those that name several events, in all and for one set of events. They are compiled together, and a compiler takes
+#: more than twice as long for twice as many.
+MAX_JOINING = 512
+MAX_JOINING_TOGETHER = 128
+
+
+def check_text(text: str) -> None:
+    """Bounds length and nesting first, so that no input can exhaust the parser's stack."""
+    if len(text) > MAX_TEXT_LENGTH:
+        raise QueryError(f"the query text has {len(text)} characters, more than {MAX_TEXT_LENGTH}")
+    depth, run = 0, 0
+    for token in re.finditer(r"--[^\n]*|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|[()]|\bNOT\b|-|[^\s]", text, re.IGNORECASE):
+        symbol = token.group()
+        # NOT NOT ... and - - ... nest without parentheses.
+        run = run + 1 if symbol == "-" or symbol.upper() == "NOT" else 0
+        if symbol == "(":
+            depth += 1
+        elif symbol == ")":
+            depth -= 1
+        if depth > MAX_NESTING or run > MAX_NESTING:
+            raise _too_deep(*line_and_column(text, token.start()))
+
+
+def check_tree(root: Tree[Token]) -> None:
+    """Bounds the depth of everything that is made of a parsed text.
+
+    Sums nest to the left: `a + b + c` is ((a + b) + c). So the first of n terms lies n - 1 deep.
+    """
+    waiting: list[tuple[Tree[Token], int]] = [(root, 0)]
+    while waiting:
+        node, depth = waiting.pop()
+        below = [child for child in node.children if isinstance(child, Tree)]
+        if depth > MAX_NESTING and not node.meta.empty:
+            raise _too_deep(node.meta.line, node.meta.column)
+        if node.data == "arithmetic" and len(below) > MAX_TERMS:
+            message = f"an expression of {len(below)} terms; at most {MAX_TERMS} are allowed"
+            raise QueryError(message, line=node.meta.line, column=node.meta.column)
+        for place, child in enumerate(below):
+            if node.data == "arithmetic":
+                levels = len(below) - max(place, 1)
+            else:
+                levels = int(node.data not in ("start", "statement", "event", "attribute", "name"))
+            waiting.append((child, depth + levels))
+
+
+def check_conditions(where: Iterable[Predicate], alternatives: int) -> None:
+    """Bounds the number of comparisons: of all, and of those that are compiled into one loop."""
+    total = joining = 0
+    together: dict[frozenset[str], int] = {}
+    for predicate in where:
+        comparisons, named = comparison_count(predicate), aliases_of(predicate)
+        total += comparisons
+        if len(named) > 1:
+            joining += comparisons
+            together[named] = together.get(named, 0) + comparisons
+    if total > MAX_COMPARISONS or total * alternatives > 10 * MAX_COMPARISONS:
+        among = f" in each of {alternatives} alternatives of OR" if total <= MAX_COMPARISONS else ""
+        raise QueryError(
+            f"{total} comparisons (with the values of IN){among} are more than a query may have ({MAX_COMPARISONS}); "
+            "filter the events before, or split the query"
+        )
+    if joining > MAX_JOINING:
+        raise QueryError(f"{joining} comparisons between events; a query may have {MAX_JOINING}; split the query")
+    for named, comparisons in together.items():
+        if comparisons > MAX_JOINING_TOGETHER:
+            raise QueryError(
+                f"{comparisons} comparisons between {', '.join(sorted(named))} (with the values of IN); at most "
+                f"{MAX_JOINING_TOGETHER} may name the same events; compute a column in the trace instead"
+            )
+
+
+def comparison_count(node: Node) -> int:
+    """Comparisons in a condition; an IN list has one for each value."""
+    if isinstance(node, Among):
+        return len(node.values)
+    if isinstance(node, Compare | Attr):
+        return int(isinstance(node, Compare))
+    return sum(map(comparison_count, children(node)))
+
+
+def line_and_column(text: str, offset: int) -> tuple[int, int]:
+    return text.count("\n", 0, offset) + 1, offset - (text.rfind("\n", 0, offset) + 1) + 1
+
+
+def _too_deep(line: int, column: int) -> QueryError:
+    return QueryError(f"nested more than {MAX_NESTING} deep; simplify the query", line=line, column=column)

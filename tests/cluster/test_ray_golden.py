@@ -1,0 +1,46 @@
+"""The papers' tiny streams, the real traces and all strategies on Ray: what the local runtime finds, and no more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import decopa
+from actors.jit import interpreted
+from tests.golden.test_semantics import assert_golden
+from tests.support.engine import table_of
+from tests.support.golden_form import events_of, text_of
+from tests.support.shared import needs_golden, semantics_cases
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
+
+STRATEGIES = ("left-deep", "decopa", "hybrid", "state", "rip", "centralized")
+
+
+@needs_golden
+@pytest.mark.parametrize(("place", "case"), list(enumerate(semantics_cases())), ids=lambda one: str(one)[:40])
+def test_the_golden_matches_are_found_on_ray(ray_cluster: None, place: int, case: dict[str, Any]) -> None:
+    events = table_of(events_of(case["events"]), {"id": str})
+    units = 1 + place % 8
+    with interpreted():
+        result = decopa.run(text_of(case["query"]), events, units=units, runtime="ray", batch_size=2)
+    assert_golden(case, result)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize(("file", "query"), [
+    ("google_cluster_small.parquet", "PATTERN SEQ(D d, C c, E e) WHERE d.machine_id = c.machine_id WITHIN 60 s"),
+    ("citibike_small.parquet", "PATTERN SEQ(D d, AND(H h, B b)) WHERE d.bike_id = h.bike_id WITHIN 24 h"),
+])  # fmt: skip
+def test_real_traces_give_the_same_on_ray(
+    ray_cluster: None, shared: Path, file: str, query: str, strategy: str
+) -> None:
+    events = pq.read_table(shared / "data" / file)
+    columns = decopa.TraceColumns(id="event_id")
+    here = decopa.run(query, events, columns=columns)
+    found = decopa.run(query, events, columns=columns, units=5, strategy=strategy, runtime="ray")
+    assert found.equals(here)
+    assert here.num_rows
