@@ -50,8 +50,9 @@ from shuffler.pacing import Replay
 from shuffler.source import TraceSource
 from shuffler.topology import Topology
 
-#: Rows of a message, as in a run that is busy.
+#: Rows of a message, as in a run that is busy; fewer if there are not enough events for many messages.
 BATCH_ROWS = 4_096
+_LEAST_MESSAGES = 24
 #: A load that takes this long is measured well enough; the next one would take longer.
 ENOUGH_S = 0.5
 #: Steps by which windows grow; the shorter one where matches grow with a power of the window.
@@ -216,6 +217,7 @@ def _run(query: Query, form: EventFormat, rows: pa.Table) -> list[_Unit]:
     topology = Topology(Plan((state_parallel(query),)))
     waiting: deque[tuple[str, Message]] = deque()
     sent: Counter[tuple[str, str]] = Counter()
+    batch_rows = max(1, min(BATCH_ROWS, rows.num_rows // _LEAST_MESSAGES))
     policy = FlushPolicy(max_rows=BATCH_ROWS, interval_s=0.0)
 
     def send(target: str, message: Message) -> None:
@@ -235,7 +237,7 @@ def _run(query: Query, form: EventFormat, rows: pa.Table) -> list[_Unit]:
         send=send,
         mark=lambda marks: None,
         replay=Replay(),
-        batch_size=BATCH_ROWS,
+        batch_size=batch_rows,
         policy=policy,
         clock=time.monotonic,
         sleep=time.sleep,
@@ -254,7 +256,7 @@ def _run(query: Query, form: EventFormat, rows: pa.Table) -> list[_Unit]:
                 times[target].append((sum(report.ingested for report in node.reports()) - before, took_s))
 
     first = 0
-    for batch in rows.to_batches(max_chunksize=BATCH_ROWS):
+    for batch in rows.to_batches(max_chunksize=batch_rows):
         shuffler.feed(batch, Place("calibration", first), first, ReplayStart(0.0, 0))
         first += batch.num_rows
         deliver()

@@ -8,8 +8,10 @@ from typing import NoReturn
 
 from decopa import __version__, calibrate_command, scale_command
 from decopa.argument_types import count, pair, positive
+from decopa.durable_command import add_checkpoint_arguments, add_resume_arguments
 from decopa.errors import DecoPaError
-from decopa.run_arguments import EXAMPLES, add_runtime_arguments, add_stream_arguments
+from decopa.run_arguments import EXAMPLES, add_bad_row_arguments, add_runtime_arguments, add_stream_arguments
+from decopa.spark_command import add_spark_argument
 from decopa.trace_commands import add_trace_commands
 
 STRATEGIES = ("left-deep", "decopa", "decopa-paper", "exhaustive", "hybrid", "state", "rip", "centralized")
@@ -42,6 +44,15 @@ def make_parser() -> argparse.ArgumentParser:
     )
     _add_run_arguments(run)
 
+    resume = _command(
+        commands.add_parser("resume", help="go on with a run that has checkpoints"),
+        "Goes on with a run that was started with `decopa run --checkpoint`, from its last complete checkpoint, after "
+        "its driver has died or given up.",
+        "decopa resume checkpoints/ --units 12",
+    )
+    add_resume_arguments(resume)
+    _add_quiet(resume)
+
     plan = _command(
         commands.add_parser("plan", help="make a plan for a query"),
         "Makes the plan by which `decopa run` would find the matches, as JSON for --plan, and shows it as a tree.",
@@ -73,6 +84,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     stats.add_argument("query", metavar="QUERY", help=_QUERY_HELP)
     _add_trace_arguments(stats, required=True)
+    add_spark_argument(stats, "measure the whole trace on Spark, with peaks and variation of rates")
     stats.add_argument("--seed", metavar="S", type=int, default=0, help="of the sample (default: %(default)s)")
     _add_output_arguments(stats, "where the statistics go (default: printed)")
     _add_quiet(stats)
@@ -145,7 +157,10 @@ def _add_run_arguments(run: argparse.ArgumentParser) -> None:
     _add_output_arguments(run, "where matches go: .parquet, .csv (lists joined by ';') or .jsonl")
     _add_quiet(run)
     add_runtime_arguments(run)
+    add_spark_argument(run, "read, clean, sort and measure the trace on Spark, for traces of any size")
     add_stream_arguments(run)
+    add_bad_row_arguments(run)
+    add_checkpoint_arguments(run)
 
 
 def _add_trace_arguments(parser: argparse.ArgumentParser, *, required: bool, live: bool = False) -> None:

@@ -28,8 +28,9 @@ from decopa.planning.spread import spread_units
 from decopa.query.parser import parse_workload
 from decopa.query.query import Query
 from decopa.results import result_table
+from shuffler.dead_letters import BadRows
 from shuffler.pacing import Replay
-from shuffler.source import TraceColumns, open_trace
+from shuffler.source import DEFAULT_BAD_ROWS, TraceColumns, open_trace
 
 if TYPE_CHECKING:
     from cluster.checkpoint.recovery import CheckpointedRun, Checkpoints, Recovery
@@ -61,6 +62,15 @@ class Job:
     retries: int
     speed: float | None = None
     rate: float | None = None
+    bad_rows: str = "fail"
+    dead_letters: str | None = None
+    max_bad_rows: int = 10_000
+
+    @property
+    def bad_row_policy(self) -> BadRows:
+        """The file is made anew by whoever opens the trace, and so has each row once."""
+        file = None if self.dead_letters is None else Path(self.dead_letters)
+        return BadRows("divert" if self.bad_rows == "divert" else "fail", file, self.max_bad_rows)
 
 
 def run_with_checkpoints(
@@ -79,6 +89,7 @@ def run_with_checkpoints(
     columns: TraceColumns = DEFAULT_COLUMNS,
     assume_sorted: bool = False,
     nan_as_null: bool = False,
+    bad_rows: BadRows = DEFAULT_BAD_ROWS,
     ray: RayOptions | None = None,
     progress: Progress | None = None,
     recovered: Recovered | None = None,
@@ -108,7 +119,13 @@ def run_with_checkpoints(
         plan = make_plan(queries, units=units)
     else:
         if statistics is None:
-            source = open_trace(trace, columns=columns, assume_sorted=assume_sorted, nan_as_null=nan_as_null)
+            source = open_trace(
+                trace,
+                columns=columns,
+                assume_sorted=assume_sorted,
+                nan_as_null=nan_as_null,
+                bad_rows=replace(bad_rows, file=None),
+            )
             statistics = [one.statistics for one in measure(queries, source)]
         plan = plan_workload(queries, statistics, capacity, units=units, strategy=strategy).plan
     job = Job(
@@ -129,6 +146,9 @@ def run_with_checkpoints(
         checkpoints.retries,
         options.replay.speed,
         options.replay.rate,
+        bad_rows.policy,
+        None if bad_rows.file is None else str(bad_rows.file.resolve()),
+        bad_rows.max_rows,
     )
     if saved is None:
         store.write_job({name: getattr(job, name) for name in Job.__dataclass_fields__})
@@ -184,7 +204,11 @@ def _run(
     from cluster.ray_session import ray_session
 
     source = open_trace(
-        job.trace, columns=TraceColumns(**job.columns), assume_sorted=job.assume_sorted, nan_as_null=job.nan_as_null
+        job.trace,
+        columns=TraceColumns(**job.columns),
+        assume_sorted=job.assume_sorted,
+        nan_as_null=job.nan_as_null,
+        bad_rows=job.bad_row_policy,
     )
     runtime = CheckpointedRuntime(
         plan,

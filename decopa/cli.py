@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from decopa.arguments import make_parser
 from decopa.calibrate_command import calibrate_command
+from decopa.durable_command import resume_command
 from decopa.errors import DecoPaError, QueryError, StatisticsError
 from decopa.inputs import (
     capacity_of,
@@ -27,6 +28,7 @@ from decopa.inputs import (
 )
 from decopa.run_command import run_command
 from decopa.scale_command import scale_command
+from decopa.spark_command import statistics_on_spark
 from decopa.terminal import tell, width
 from decopa.trace_commands import trace_citibike, trace_google
 
@@ -132,7 +134,8 @@ def _stats(args: argparse.Namespace) -> None:
     if args.out is not None:
         check_writable(args.out, args.overwrite, suffixes=())
     args.stats = None
-    (statistics,), notices = statistics_of(args, queries)
+    measured = statistics_on_spark if args.spark else statistics_of
+    (statistics,), notices = measured(args, queries)
     if args.out is None:
         print(to_json(statistics), end="")
     else:
@@ -197,6 +200,7 @@ def _trace_rides(args: argparse.Namespace) -> None:
 
 _COMMANDS = {
     "run": run_command,
+    "resume": resume_command,
     "plan": _plan,
     "explain": _explain,
     "stats": _stats,

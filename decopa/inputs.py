@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from decopa.planning.plan import Plan
     from decopa.planning.price import PricedPlan
     from decopa.query.query import Query
+    from shuffler.dead_letters import BadRows
     from shuffler.source import TraceSource
 
 #: As a path: standard input, JSON lines, a live stream.
@@ -52,14 +53,20 @@ def read_statistics(path: Path) -> Statistics:
     return from_json(_read_text(path, StatisticsError), str(path))
 
 
-def open_stored(args: argparse.Namespace) -> TraceSource:
+def open_stored(args: argparse.Namespace, bad_rows: BadRows | None = None) -> TraceSource:
     """The trace file that --trace names."""
-    from shuffler.source import TraceColumns, open_trace
+    from shuffler.source import DEFAULT_BAD_ROWS, TraceColumns, open_trace
 
     if args.trace == STANDARD_INPUT:
         raise StatisticsError("a live stream (--trace -) cannot be measured before it runs; name a file")
     columns = TraceColumns(args.id, args.ts, args.type)
-    return open_trace(args.trace, columns=columns, assume_sorted=args.assume_sorted, nan_as_null=args.nan_as_null)
+    return open_trace(
+        args.trace,
+        columns=columns,
+        assume_sorted=args.assume_sorted,
+        nan_as_null=args.nan_as_null,
+        bad_rows=bad_rows or DEFAULT_BAD_ROWS,
+    )
 
 
 def statistics_of(args: argparse.Namespace, queries: Sequence[Query]) -> tuple[list[Statistics], tuple[str, ...]]:

@@ -22,7 +22,8 @@ STYLE = """<style>
 .chart text { font-size: 11px; fill: var(--soft); }
 .chart .series { fill: none; stroke-width: 2; }
 .load.measured { fill: #009E73; }
-table.loads td, table.loads th { padding: .25rem .6rem; font-size: .9rem; }
+table.loads { margin-top: 1rem; }
+table.loads td, table.loads th { padding: .25rem .6rem; font-size: .9rem; white-space: nowrap; }
 .big { font-size: 1.02rem; color: var(--ink); }
 </style>"""
 
@@ -58,11 +59,11 @@ def line_chart(title: str, series: Sequence[Series], *, x_label: str, y_label: s
     for tick in y_ticks:
         _, y = place(x_low, tick)
         parts.append(f'<line class="grid" x1="{_LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{quantity(tick)}</text>')
+        parts.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{_short(tick)}</text>')
     for tick in x_ticks:
         x, _ = place(tick, 0)
         parts.append(f'<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{bottom}" y2="{bottom + 4}"/>')
-        parts.append(f'<text x="{x:.1f}" y="{bottom + 16}" text-anchor="middle">{quantity(tick)}</text>')
+        parts.append(f'<text x="{x:.1f}" y="{bottom + 16}" text-anchor="middle">{_short(tick)}</text>')
     parts.append(f'<line class="axis" x1="{_LEFT}" x2="{right}" y1="{bottom}" y2="{bottom}"/>')
     parts.append(f'<text x="{(_LEFT + right) / 2}" y="{_HEIGHT - 6}" text-anchor="middle">{escape(x_label)}</text>')
     middle = (_TOP + bottom) / 2
@@ -80,6 +81,14 @@ def line_chart(title: str, series: Sequence[Series], *, x_label: str, y_label: s
         f'<svg role="img" aria-label="{escape(title)}" width="{_WIDTH:.0f}" height="{_HEIGHT:.0f}" '
         f'viewBox="0 0 {_WIDTH:.0f} {_HEIGHT:.0f}">{"".join(parts)}</svg></figure>'
     )
+
+
+def _short(value: float) -> str:
+    """1.5M instead of 1,500,000."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= 10 * size or (value >= size and letter != "k"):
+            return f"{value / size:g}{letter}"
+    return quantity(value)
 
 
 def _legend(series: Sequence[Series]) -> str:

@@ -28,8 +28,9 @@ from decopa.run_summary import PartSummary, count_text, error_text, figures, mat
 #: Processes whose busy time is drawn: the busiest ones.
 _BUSIEST = 5
 _MINUTE_US = 60_000_000
-#: With more points than this a curve of matches is drawn over longer times than a minute.
-_MOST_MINUTES = 2_000
+#: Minutes that are taken together in the curve of matches: the least with which it has so many points.
+_TOGETHER = (1 / 600, 1 / 60, 1 / 6, 1, 10, 60)
+_MOST_POINTS = 300
 
 
 @dataclass(frozen=True)
@@ -184,8 +185,7 @@ def _curves(report: RunReport) -> str:
 
 def _throughput(samples: Sequence[Sample]) -> Series:
     x, y = [], []
-    start = Sample(0.0, 0, 0, {})
-    for before, after in itertools.pairwise([start, *samples]):
+    for before, after in itertools.pairwise(samples):
         if after.seconds > before.seconds:
             x.append(after.seconds)
             y.append(max(0.0, (after.events - before.events) / (after.seconds - before.seconds)))
@@ -218,13 +218,16 @@ def _busy(samples: Sequence[Sample]) -> list[Series]:
 
 
 def matches_per_minute(matches: pa.Table) -> Series:
-    """By the minute in which a match ends; of long runs means over longer times. The name is the unit of x."""
+    """By the time at which a match ends; means over parts of a minute in short runs, over several in long ones.
+
+    The name is the unit of x.
+    """
     ends = matches.column("end_ts").cast(pa.int64()).to_numpy() if matches.num_rows else np.empty(0, dtype=np.int64)
     if not len(ends):
         return Series("minutes", [], [])
     first = int(ends.min())
-    minutes = (int(ends.max()) - first) // _MINUTE_US + 1
-    together = max(1, -(-minutes // _MOST_MINUTES))
-    counts = np.bincount((ends - first) // (together * _MINUTE_US))
+    minutes = (int(ends.max()) - first) / _MINUTE_US
+    together = next((size for size in _TOGETHER if minutes / size <= _MOST_POINTS), minutes / _MOST_POINTS)
+    counts = np.bincount((ends - first) // max(1, round(together * _MINUTE_US)))
     unit, size = ("hours", 60) if minutes > 300 else ("minutes", 1)
     return Series(unit, [place * together / size for place in range(len(counts))], (counts / together).tolist())

@@ -13,11 +13,13 @@ if TYPE_CHECKING:
     from actors.group import Limits
     from cluster.options import RayOptions
     from costmodel.capacity import Capacity
+    from shuffler.dead_letters import BadRows
     from shuffler.lateness import Lateness
 
 RUNTIMES = ("local", "ray")
 PLACEMENTS = ("SPREAD", "PACK", "STRICT_SPREAD", "STRICT_PACK")
 LATE_POLICIES = ("fail", "drop")
+BAD_ROW_POLICIES = ("fail", "divert")
 
 EXAMPLES = """examples:
   decopa run 'PATTERN SEQ(A a, B b) WHERE a.x < b.x WITHIN 10 s' --trace trace.parquet --units 4 --out matches.parquet
@@ -82,6 +84,25 @@ def add_runtime_arguments(run: argparse.ArgumentParser) -> None:
     )
 
 
+def add_bad_row_arguments(run: argparse.ArgumentParser) -> None:
+    bad = run.add_argument_group("rows that cannot be used: missing ids, times out of range, NaN, repeated ids")
+    bad.add_argument(
+        "--bad-rows",
+        choices=BAD_ROW_POLICIES,
+        default=BAD_ROW_POLICIES[0],
+        help="fail: stop at the first one; divert: leave them out and count them (default: %(default)s)",
+    )
+    bad.add_argument(
+        "--strict", dest="bad_rows", action="store_const", const="fail", help="the same as --bad-rows fail"
+    )
+    bad.add_argument(
+        "--dead-letters",
+        metavar="FILE",
+        type=Path,
+        help="where diverted rows go, each with the reason, as JSON lines; a file that is there is replaced",
+    )
+
+
 def add_stream_arguments(run: argparse.ArgumentParser) -> None:
     live = run.add_argument_group("live streams (--trace -)")
     live.add_argument(
@@ -115,6 +136,8 @@ def check(args: argparse.Namespace) -> None:
         raise DecoPaError(
             "--emulate needs to know the capacity of a unit; give --iota and --kappa, per second, or --capacity FILE"
         )
+    if args.dead_letters is not None and args.bad_rows != "divert":
+        raise DecoPaError("--dead-letters is about rows that are diverted; add --bad-rows divert")
     if str(args.trace) != "-":
         for name in ("allowed_lateness", "late", "schema"):
             if getattr(args, name) is not None:
@@ -146,6 +169,12 @@ def limits_of(args: argparse.Namespace) -> Limits:
     if args.max_state_mb is not None:
         limits = replace(limits, max_state_bytes=args.max_state_mb * 2**20)
     return limits
+
+
+def bad_rows_of(args: argparse.Namespace) -> BadRows:
+    from shuffler.dead_letters import BadRows
+
+    return BadRows(args.bad_rows, args.dead_letters)
 
 
 def lateness_of(args: argparse.Namespace) -> Lateness:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from decopa import run_arguments
+from decopa.durable_command import run_durably
 from decopa.errors import QueryError, StatisticsError, TraceError
 from decopa.inputs import (
     STANDARD_INPUT,
@@ -22,6 +23,7 @@ from decopa.inputs import (
     reading_of,
 )
 from decopa.run_report import recorder_of, write_report
+from decopa.spark_command import run_through_spark
 from decopa.terminal import Progress, progress_line, tell, width
 
 if TYPE_CHECKING:
@@ -54,16 +56,22 @@ def run_command(args: argparse.Namespace) -> None:
     queries = read_queries(args.query)
     given = None if args.plan is None else read_plan(args.plan)
     known = None if args.stats is None else read_statistics(args.stats)
+    if args.checkpoint is not None:
+        run_durably(args, queries, given, known)
+        return
     if args.out is not None:
         check_writable(args.out, args.overwrite)
     recorder = recorder_of(args)
     progress = progress_line(quiet=args.quiet)
     try:
-        source = _opened(args, queries, progress)
-        prepared = _prepared(args, queries, source, given, known, progress)
-        with _session(args, prepared.plan, progress) as dashboard:
-            result = _run(args, queries, source, prepared, progress, recorder)
-        result = replace(result, notices=(*prepared.notices, *result.notices), dashboard=dashboard)
+        if args.spark:
+            result = run_through_spark(args, queries, given, known, progress)
+        else:
+            source = _opened(args, queries, progress)
+            prepared = _prepared(args, queries, source, given, known, progress)
+            with _session(args, prepared.plan, progress) as dashboard:
+                result = _run(args, queries, source, prepared, progress, recorder)
+            result = replace(result, notices=(*prepared.notices, *result.notices), dashboard=dashboard)
         if args.out is not None:
             progress.phase("writing the matches")
             write_matches(result.matches, args.out, overwrite=args.overwrite)
@@ -87,7 +95,7 @@ def _opened(args: argparse.Namespace, queries: Sequence[Query], progress: Progre
 
     if args.trace != STANDARD_INPUT:
         progress.phase("opening the trace")
-        source = open_stored(args)
+        source = open_stored(args, run_arguments.bad_rows_of(args))
         _check_types(queries, source)
         _check_conditions(queries, source)
         return source
@@ -96,8 +104,13 @@ def _opened(args: argparse.Namespace, queries: Sequence[Query], progress: Progre
     progress.phase("waiting for the first events")
     columns = TraceColumns(args.id, args.ts, args.type)
     arriving = JsonLines(sys.stdin.fileno(), ts=columns.ts, kinds=args.schema or {})
-    lateness = run_arguments.lateness_of(args)
-    source = open_trace(arriving, columns=columns, nan_as_null=args.nan_as_null, lateness=lateness)
+    source = open_trace(
+        arriving,
+        columns=columns,
+        nan_as_null=args.nan_as_null,
+        lateness=run_arguments.lateness_of(args),
+        bad_rows=run_arguments.bad_rows_of(args),
+    )
     _check_first_lines(queries, source)
     _check_conditions(queries, source)
     return source

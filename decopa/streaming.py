@@ -24,15 +24,13 @@ from decopa.results import result_table
 from shuffler.source import DEFAULT_LATENESS, Lateness, TraceColumns
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from actors.group import Limits
     from cluster.options import RayOptions
     from cluster.spark.streaming import MatchStream
 
 
 def stream(
-    frame: DataFrame,
+    frame: Any,
     query: QueryLike,
     *,
     out: str | Path,

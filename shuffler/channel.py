@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from shuffler.wire import Encoded
 
@@ -30,6 +31,12 @@ class Message:
     watermarks: tuple[tuple[int, int], ...] = ()
     urgent: bool = False
     barrier: int | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Every message is pickled by Ray; this is several times quicker than what a frozen dataclass does."""
+        return Message, (
+            self.sender, self.attempt, self.sequence, self.rows, self.watermarks, self.urgent, self.barrier,
+        )  # fmt: skip
 
 
 class OutgoingChannel:

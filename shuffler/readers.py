@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from decopa.errors import TraceError
 from shuffler.columns import is_text
+from shuffler.parquet_files import nullable_columns, whole
 
 PARQUET_SUFFIXES = (".parquet", ".pq")
 CSV_SUFFIXES = (".csv", ".csv.gz")
@@ -70,7 +71,7 @@ class ParquetReader(Reader):
             with _reading(path, "Parquet"), pq.ParquetFile(path, **_PIECEWISE) as file:
                 schema = file.schema_arrow
                 _check_names(schema, str(path))
-                nullable.update(_nullable_columns(file))
+                nullable.update(nullable_columns(file))
             if number == 0:
                 self.schema = schema
             elif not schema.equals(self.schema):
@@ -86,7 +87,7 @@ class ParquetReader(Reader):
                 pq.ParquetFile(path, read_dictionary=dictionary, **_PIECEWISE) as file,
             ):
                 for batch in file.iter_batches(rows, columns=wanted):
-                    yield _whole(batch.select(wanted))
+                    yield whole(batch.select(wanted))
 
 
 class CsvReader(Reader):
@@ -263,29 +264,6 @@ def _has_nulls(column: pa.ChunkedArray) -> bool:
     if column.null_count:
         return True
     return pa.types.is_dictionary(column.type) and any(chunk.dictionary.null_count for chunk in column.chunks)
-
-
-def _nullable_columns(file: pq.ParquetFile) -> Collection[str]:
-    """Columns of a Parquet file for which the statistics do not rule out missing values."""
-    metadata = file.metadata
-    nullable = {field.name for field in file.schema_arrow if field.nullable}
-    proven = {metadata.schema.column(index).path: True for index in range(metadata.num_columns)}
-    for group in range(metadata.num_row_groups):
-        # Damaged metadata of a column makes Arrow abort the process where it is looked at, but an error where it is
-        # read, so a row is read first.
-        next(file.iter_batches(1, row_groups=[group]), None)
-        for index, path in enumerate(proven):
-            found = metadata.row_group(group).column(index).statistics
-            proven[path] &= found is not None and found.has_null_count and found.null_count == 0
-    return {name for name in nullable if not proven.get(name, False)}
-
-
-def _whole(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch, if its dictionaries have all that its rows refer to: Arrow reads damaged files without a look."""
-    for column in batch.columns:
-        if pa.types.is_dictionary(column.type):
-            column.validate(full=True)
-    return batch
 
 
 def _is_data(part: Path, directory: Path) -> bool:

@@ -71,7 +71,7 @@ class TraceSource:
         letters: DeadLetters | None = None,
     ) -> None:
         self.notices: list[str] = []
-        self.dead_letters = letters or DeadLetters(DEFAULT_BAD_ROWS, reader.name)
+        self.dead_letters = DeadLetters(DEFAULT_BAD_ROWS, reader.name) if letters is None else letters
         self.row_count = None if found is None else found.row_count
         self.lateness = lateness
         self._reader, self._columns = reader, columns

@@ -23,8 +23,8 @@ from typing import Any
 from decopa.errors import DecoPaError
 from scripts.reliability.fuzz_targets import Target, targets
 
-#: CPU seconds for one input, and for every KiB of it: long texts may take long, as long as twice the text takes twice the
-#: time. (Time on the clock would depend on what else the machine does.)
+#: CPU seconds for one input, and for every KiB of it: twice the text may take twice the time. (Time on the clock would
+#: depend on what else the machine does.)
 TIME_LIMIT_S = 2.0
 TIME_PER_KIB_S = 0.05
 #: A worker that shows no progress for this long hangs in code that no signal reaches.

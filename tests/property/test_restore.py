@@ -148,7 +148,7 @@ def test_other_numbers_of_units_go_on_where_the_old_ones_were(data: st.DataObjec
 
 
 @pytest.mark.parametrize("way", ["restored", "rescaled"])
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_matches_across_the_cut_are_found_once(way: str, data: st.DataObject) -> None:
     query, events, cuts = data.draw(dense_runs())
@@ -182,7 +182,7 @@ def test_long_runs_with_full_buffers_can_be_rescaled_many_times(data: st.DataObj
     assert sorted(map(canonical, matches_of(query, found))) == list(map(canonical, expected))
 
 
-@settings(max_examples=examples(50))
+@settings(max_examples=examples(30))
 @given(st.data())
 def test_units_count_on_and_deal_out_as_if_nothing_had_happened(data: st.DataObject) -> None:
     query, events, cuts = data.draw(dense_runs())

@@ -1,0 +1,32 @@
+"""What Parquet files, damaged ones among them, say about their columns."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+
+def nullable_columns(file: pq.ParquetFile) -> Collection[str]:
+    """Columns of a Parquet file for which the statistics do not rule out missing values."""
+    metadata = file.metadata
+    nullable = {field.name for field in file.schema_arrow if field.nullable}
+    paths = [metadata.schema.column(index).path for index in range(metadata.num_columns)]
+    proven = dict.fromkeys(paths, True)
+    for group in range(metadata.num_row_groups):
+        # Damaged metadata of a column makes Arrow abort the process where it is looked at, but an error where it is
+        # read, so a row is read first.
+        next(file.iter_batches(1, row_groups=[group]), None)
+        for index, path in enumerate(paths):
+            found = metadata.row_group(group).column(index).statistics
+            proven[path] &= found is not None and found.has_null_count and found.null_count == 0
+    return {name for name in nullable if not proven.get(name, False)}
+
+
+def whole(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch, if its dictionaries have all that its rows refer to: Arrow reads damaged files without a look."""
+    for column in batch.columns:
+        if pa.types.is_dictionary(column.type):
+            column.validate(full=True)
+    return batch

@@ -1,0 +1,61 @@
+"""Calibration and scaling on a real Ray."""
+
+from __future__ import annotations
+
+import pytest
+
+from actors.jit import interpreted
+from cluster.calibrate import calibrate_cluster, calibrate_node, calibration_spec
+from cluster.scaling import EndlessTrace
+from costmodel.capacity import Capacity, Objective
+from decopa.measure import measure
+from decopa.query.parser import parse
+from decopa.scale_points import PointKey
+from decopa.scale_test import ScaleSettings, ScaleTest
+from decopa.synthetic import SyntheticSpec
+from shuffler.source import open_trace
+
+SPEC = SyntheticSpec(events=20_000, types=2, zipf=0.0, seed=1)
+QUERY = parse("PATTERN SEQ(A a, B b) WHERE a.x < b.x * 0.1 WITHIN 100 ms")
+
+
+def test_a_unit_is_calibrated_in_this_process() -> None:
+    spec = calibration_spec(QUERY, open_trace(SPEC.table()), events=2_000, repeats=1)
+    with interpreted():
+        node = calibrate_node(spec, "here")
+    assert node.capacity.max_ingestion > 0
+    assert {one.load.split(": ")[1].split(",")[0] for one in node.measurements} >= {"comparisons"}
+    assert node.ramps[0].queueing_rate > 0
+
+
+def test_a_trace_is_played_again_with_times_and_ids_that_go_on() -> None:
+    trace = EndlessTrace(open_trace(SyntheticSpec(events=10, types=2, seed=1, timestamps=True).table()), ["x"])
+    batches = [trace.take(4) for _ in range(8)]
+    assert [batch.num_rows for batch in batches] == [4, 4, 2, 4, 4, 2, 4, 4]
+    times = [value for batch in batches for value in batch.column("ts").to_pylist()]
+    ids = [value for batch in batches for value in batch.column("id").to_pylist()]
+    assert times == sorted(times)
+    assert len(set(ids)) == len(ids)
+    assert batches[0].schema == batches[-1].schema
+
+
+@pytest.mark.ray
+def test_every_node_of_a_cluster_is_calibrated(ray_cluster: None) -> None:
+    found = calibrate_cluster(calibration_spec(QUERY, open_trace(SPEC.table()), events=20_000, repeats=1))
+    assert len(found.nodes) == 1
+    assert found.capacity.max_ingestion > 10_000
+
+
+@pytest.mark.ray
+def test_an_emulated_unit_sustains_about_what_is_predicted(ray_cluster: None) -> None:
+    source = open_trace(SPEC.table())
+    statistics = [one.statistics for one in measure([QUERY], source)]
+    settings = ScaleSettings(
+        Capacity.per_second(100, 10_000), emulate=True, objective=Objective.BUSY, seconds=4, target_rate=2_000,
+        precision=0.15, most_trials=5, tolerance=0.1,
+    )  # fmt: skip
+    point = ScaleTest([QUERY], statistics, source, settings).measure(PointKey("decopa", 2))
+    assert point.emulated
+    assert point.measured == pytest.approx(point.predicted, rel=0.35)
+    comparisons = [one for one in point.loads if one["quantity"] == "comparisons"]
+    assert abs(comparisons[0]["error"]) < 0.1
