@@ -81,9 +81,10 @@ def cache_folder() -> Path:
     folder = base / "kernels"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not os.access(folder, os.W_OK) or folder.stat().st_uid != os.getuid():
+        found = folder.stat()
+        if not os.access(folder, os.W_OK) or found.st_uid != os.getuid() or found.st_mode & 0o022:
             raise PermissionError
-    except OSError:  # a home that cannot be written to: compile anew in every process
+    except OSError:  # a home that cannot be written to, or by others, too: compile anew in every process
         folder = Path(_private_folder())
     return folder
 

@@ -152,6 +152,8 @@ def run_with_checkpoints(
     )
     if saved is None:
         store.write_job({name: getattr(job, name) for name in Job.__dataclass_fields__})
+    elif saved.finished:
+        job = replace(job, dead_letters=None)  # nothing is read again, so the file stays as it is
     return _run(job, queries, plan, options, checkpoints, progress, recovered)
 
 
@@ -174,6 +176,8 @@ def resume(
     store = CheckpointStore(location)
     job = read_job(store)
     saved = store.latest()
+    if saved is not None and saved.finished:
+        job = replace(job, dead_letters=None)  # nothing is read again, so the file stays as it is
     plan = Plan.from_json(job.plan if saved is None else saved.plan)
     if units is not None:
         share, more = divmod(units, len(plan.parts))

@@ -40,6 +40,8 @@ class PublishedMatches:
         are withdrawn: their matches will be found, and published, again.
         """
         wanted = set(published)
+        if self._staged.is_symlink():  # what is in there will be removed
+            raise OutputError(f"{self._staged} is a link; name another folder for the matches, or remove it")
         try:
             self._staged.mkdir(parents=True, exist_ok=True)
             self.publish(wanted)

@@ -65,6 +65,7 @@ class CheckpointStore:
 
     def __init__(self, location: str | Path) -> None:
         self.location = str(location)
+        self._root = None if "://" in self.location else Path(location).resolve()
         self._files = _filesystem(self.location)
 
     # --------------------------------------------------------------- writing
@@ -166,6 +167,7 @@ class CheckpointStore:
         return bool(self._files.get_file_info(path).type == fs.FileType.File)
 
     def _read(self, path: str, most: int) -> bytes:
+        self._check_inside(path)
         try:
             with self._files.open_input_stream(path) as stream:
                 return bytes(stream.read(most + 1))
@@ -174,6 +176,7 @@ class CheckpointStore:
 
     def _replace(self, path: str, payload: bytes) -> None:
         """The whole file or nothing: written beside, then renamed."""
+        self._check_inside(f"{path}.part")
         try:
             with self._files.open_output_stream(f"{path}.part") as stream:
                 stream.write(payload)
@@ -182,6 +185,11 @@ class CheckpointStore:
             raise CheckpointError(
                 f"cannot write {self._shown(path)}: {err}; check the folder's rights and free space"
             ) from err
+
+    def _check_inside(self, path: str) -> None:
+        """A link in the folder of checkpoints must not make anyone read or write elsewhere."""
+        if self._root is not None and not (self._root / path).resolve().is_relative_to(self._root):
+            raise CheckpointError(f"{self._shown(path)} leads out of the folder of checkpoints; remove that link")
 
     def _shown(self, path: str) -> str:
         return f"{self.location.rstrip('/')}/{path}"

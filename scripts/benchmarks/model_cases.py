@@ -74,8 +74,8 @@ def _real() -> list[Case]:
         bikes("triple", "AND(D sy, A so, H lc)", "sy-so sy-lc so-lc", 4, "24 h"),
         bikes("long", "SEQ(D sy, H lc, B lo)", "sy-lc lc-lo", 6, "24 h"),
         google("pair", "SEQ(E e, C c)", "e-c", "60 s"),
-        google("triple", "AND(D d, C c, E e)", "d-c c-e", "120 s"),
-        google("sequence", "SEQ(B b, C c, D d)", "b-c c-d", "60 s"),
+        google("triple", "AND(D d, C c, E e)", "d-c c-e d-e", "15 s"),
+        google("sequence", "SEQ(B b, C c, D d)", "b-c c-d", "10 s"),
     ]
 
 

@@ -14,9 +14,11 @@ import pytest
 
 from actors.group import GroupState
 from actors.jit import interpreted
+from actors.operators.kleene import KleeneBinaryLogic
 from actors.rescale import rescale, rescale_feeders
 from actors.state import ShufflerState, UnitsCodec, UnitsState, decode_shuffler, encode_shuffler
 from actors.state_file import MAGIC, VERSION, read_state, write_state
+from actors.unit import Channel
 from decopa.errors import CheckpointError
 from decopa.planning.plan import Plan, QueryPlan
 from shuffler.batch import Batch, length_of, start_of
@@ -122,6 +124,23 @@ def test_a_snapshot_stays_as_it_is_when_the_units_go_on(rule: str) -> None:
         run.finish()
     assert codec.encode(state) == before
     assert saved(run) != before
+
+
+@pytest.mark.parametrize("plan", [join_plan(), kleene_plan(), negation_plan()])
+@pytest.mark.parametrize("marks", [(5, 9), (9, 5)])
+def test_each_side_goes_on_at_its_own_watermark(plan: QueryPlan, marks: tuple[int, int]) -> None:
+    run, other = started(plan, 0), started(plan, 0)
+    (group,), (restored,) = run.groups[0], other.groups[0]
+    for side, mark in enumerate(marks):
+        group.accept("ab", 0, Channel(side, f"{'ab'[side]}/shuffler0"), mark)
+    group.drain()
+    assert group.snapshot().units["ab", 0].logic.watermarks == marks
+    restored.restore(group.snapshot())
+    assert saved(other) == saved(run)
+    ours, theirs = (one.units["ab", 0] for one in (restored, group))
+    assert ours.output_watermark_us == theirs.output_watermark_us
+    if isinstance(ours.logic, KleeneBinaryLogic):
+        assert ours.logic._closure._watermark == marks[1]  # families grow by B events
 
 
 def test_only_rows_that_something_can_still_meet_are_saved() -> None:
