@@ -26,6 +26,12 @@ class Emulation:
         self._ingested = self._comparisons = self._emitted = 0
         self._owed_s = 0.0
 
+    def begin(self, reports: Sequence[UnitReport]) -> None:
+        """What has been counted before, by the units of the checkpoint that a run goes on from, is not spent again."""
+        self._ingested = sum(report.ingested for report in reports)
+        self._comparisons = sum(report.comparisons for report in reports)
+        self._emitted = sum(report.emitted for report in reports)
+
     def spend(self, reports: Sequence[UnitReport], worked_s: float) -> float:
         """Sleeps for what the work since the last call takes at the declared capacity; returns that time."""
         ingested = sum(report.ingested for report in reports)

@@ -100,6 +100,8 @@ class UnitShell(Shell):
                 cut=self._cut,
                 state=setup.state,
             )
+            if self._emulation is not None:
+                self._emulation.begin(self._node.reports())
         self._metrics = Publisher(UnitMetrics(setup.name, self._links, self._status).show) if setup.metrics else None
 
     def deliver(self, message: Message) -> None:

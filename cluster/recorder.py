@@ -59,11 +59,11 @@ class Recorder:
 
     def watching(self, progress: Callable[[int, int], None] | None) -> Callable[[int, int], None]:
         """A `progress` for the local runtime that takes samples on its way."""
-        self._now()
+        self._keep(Sample(self._now(), 0, 0, {}))
 
         def note(events: int, matches: int) -> None:
             now = self._now()
-            if now >= self._next:
+            if now >= self._next or len(self.samples) < 2:  # a short run has a beginning and something after it
                 self._keep(Sample(now, events, matches, {}))
             if progress is not None:
                 progress(events, matches)

@@ -36,6 +36,8 @@ from shuffler.topology import Topology
 #: A block takes this long, so that the driver notices soon when the stream is over.
 _BLOCK_S = 0.2
 _LEAST_ROWS, _MOST_ROWS = 16, 32_768
+#: A process that is the bottleneck is busy for at least this share of the time.
+_BUSY = 0.8
 
 
 class EndlessTrace:
@@ -87,7 +89,7 @@ class EndlessTrace:
 @dataclass(frozen=True)
 class OfferedRate:
     """What happened while a rate was offered: `backlog_s` is the time that it took to finish what was left at the end,
-    beyond what an idle deployment takes. Loads are of each process over this time alone."""
+    beyond what an idle deployment takes and what is always on its way. Loads are of each process in this time alone."""
 
     rate: float
     events: int
@@ -106,6 +108,11 @@ class OfferedRate:
     def busiest(self) -> float:
         """The largest share of the time that a process was busy."""
         return max((status.busy_s for status in self.processes), default=0.0) / (self.seconds + self.backlog_s)
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether work was left although no process was busy: then it was not the units that were too slow."""
+        return not self.sustained and self.busiest < _BUSY
 
 
 class RateTest:
@@ -129,6 +136,9 @@ class RateTest:
         self._warm_up_events, self._tolerance, self._tell = warm_up_events, tolerance, tell
         self._session: Session
         self._idle_s = 0.0
+        # Units work on whole messages: at the end every hop has one to work on, of an interval's worth of events.
+        hops = max(part.depth[one.name] + 1 for part in plan.parts for one in part.operators if one.inputs)
+        self._on_the_way_s = hops * options.policy.interval_s
 
     def __enter__(self) -> RateTest:
         self._deployment.__enter__()
@@ -163,7 +173,7 @@ class RateTest:
         self._settle()
         took_s = time.time() - start_s
         after = self._deployment.statuses()
-        backlog_s = max(0.0, took_s - events / rate - self._idle_s)
+        backlog_s = max(0.0, took_s - events / rate - self._idle_s - self._on_the_way_s)
         latency = LatencyHistogram.between(counts, self._latency_counts()).summary()
         self._session.take()  # or matches pile up
         return OfferedRate(

@@ -23,7 +23,7 @@ STYLE = """<style>
 .chart .series { fill: none; stroke-width: 2; }
 .load.measured { fill: #009E73; }
 table.loads { margin-top: 1rem; }
-table.loads td, table.loads th { padding: .25rem .6rem; font-size: .9rem; white-space: nowrap; }
+table.loads td, table.loads th { padding: .25rem .5rem; font-size: .85rem; white-space: nowrap; }
 .big { font-size: 1.02rem; color: var(--ink); }
 </style>"""
 

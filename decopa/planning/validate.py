@@ -95,7 +95,7 @@ def _operator(plan: QueryPlan, operator: PlanOperator) -> Iterator[tuple[str, st
     if rule is Rule.KLEENE_UNARY:
         yield from _kleene_unary(operator, inputs[0])
     elif rule is Rule.KLEENE_BINARY:
-        yield from _kleene_binary(operator, inputs)
+        yield from _kleene_binary(plan, operator, inputs)
     elif rule is Rule.JOIN:
         yield from _join(plan, operator, inputs)
     else:
@@ -125,7 +125,9 @@ def _kleene_unary(operator: PlanOperator, source: PlanOperator) -> Iterator[tupl
         )
 
 
-def _kleene_binary(operator: PlanOperator, inputs: tuple[PlanOperator, ...]) -> Iterator[tuple[str, str]]:
+def _kleene_binary(
+    plan: QueryPlan, operator: PlanOperator, inputs: tuple[PlanOperator, ...]
+) -> Iterator[tuple[str, str]]:
     formed = operator.sub_query.closed - inputs[0].sub_query.closed - inputs[1].sub_query.closed
     if len(formed) != 1:
         yield "kleene-binary", f"forms the groups of {sorted(formed)} at once; at most one per operator (4.1)"
@@ -136,6 +138,8 @@ def _kleene_binary(operator: PlanOperator, inputs: tuple[PlanOperator, ...]) -> 
     if len(events) != 1 or len(rest) != 1 or rest[0].sub_query.closed | {alias} != operator.sub_query.closed:
         yield "kleene-binary", f"one input must be the events of '{alias}', the other everything else (4.1)"
         return
+    if len({source.sub_query.scope(plan.query) for source in inputs}) > 1:
+        yield "kleene-binary", f"the groups of '{alias}' are formed out of a negated part; form them first, then negate"
     if events[0].partitioned:
         yield (
             "kleene-input-partitioned",

@@ -46,7 +46,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("docs/benchmarks"), help="folder of the report")
     parser.add_argument("--units", type=int, default=4, help="processing units of every plan (default: 4)")
     parser.add_argument("--rates", type=int, default=99, help="queries whose sustainable rate is measured, too")
-    parser.add_argument("--seconds", type=float, default=5.0, help="window of observation (default: 5)")
+    parser.add_argument("--seconds", type=float, default=6.0, help="window of observation (default: 6)")
     parser.add_argument("--only", default="", help="cases whose name contains this")
     args = parser.parse_args()
     cases = [case for case in all_cases() if args.only in case.name]
@@ -88,9 +88,9 @@ def _rate(case: Case, args: argparse.Namespace) -> Point:
         emulate=True,
         objective=Objective.BUSY,
         seconds=args.seconds,
-        precision=0.08,
+        precision=0.1,
         most_trials=5,
-        target_rate=2_000,
+        target_rate=1_000,
         flush_s=0.1,
     )
     store = PointStore(args.out / "scaling" / "model_check" / case.name.replace(" ", "_"), settings.document())

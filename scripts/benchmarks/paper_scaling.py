@@ -35,8 +35,8 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("docs/benchmarks/scaling"), help="folder of the report")
     parser.add_argument("--units", default="5,10,15,20", help="numbers of units (default: %(default)s)")
     parser.add_argument("--queries", default="", help="queries whose name contains this")
-    parser.add_argument("--seconds", type=float, default=8.0, help="window of observation (default: 8)")
-    parser.add_argument("--rate", type=float, default=2_500.0, help="events/s that should really pass (default: 2500)")
+    parser.add_argument("--seconds", type=float, default=12.0, help="window of observation (default: 12)")
+    parser.add_argument("--rate", type=float, default=1_000.0, help="events/s that should really pass (default: 1000)")
     parser.add_argument("--report-only", action="store_true", help="write the report of the points that there are")
     args = parser.parse_args()
     units = [int(count) for count in args.units.split(",")]
@@ -70,7 +70,7 @@ def _settings(case: PaperCase, args: argparse.Namespace) -> ScaleSettings:
         precision=0.06,
         most_trials=5,
         target_rate=args.rate,
-        flush_s=0.25,
+        flush_s=0.4,
     )
 
 

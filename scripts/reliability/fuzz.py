@@ -11,6 +11,7 @@ import multiprocessing
 import resource
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ from types import FrameType
 from typing import Any
 
 from decopa.errors import DecoPaError
-from scripts.reliability.fuzz_targets import Target, targets
+from scripts.reliability.fuzz_targets import TARGETS, Target
 
 #: CPU seconds for one input, and for every KiB of it: twice the text may take twice the time. (Time on the clock would
 #: depend on what else the machine does.)
@@ -57,14 +58,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", type=int, metavar="I", help="only input I of the target, in this process")
     parser.add_argument("--out", type=Path, default=Path("out/fuzz"), help="where inputs that failed go")
     args = parser.parse_args(arguments)
-    chosen = [target for target in targets() if args.target is None or args.target in target.name]
+    chosen = [kind for name, kind in TARGETS.items() if args.target is None or args.target in name]
     if args.only is not None:
-        for target in chosen:
-            print(f"{target.name}, input {args.only}: {outcome(target, drawn(target, args.seed, args.only))}")
+        with tempfile.TemporaryDirectory(prefix="decopa-fuzz-") as folder:
+            for target in (kind(Path(folder)) for kind in chosen):
+                print(f"{target.name}, input {args.only}: {outcome(target, drawn(target, args.seed, args.only))}")
         return 0
     started = time.monotonic()
     counts = _shares(chosen, args.inputs)
-    del chosen  # workers make their own
     watched = [_Worker(number, args, counts) for number in range(args.processes)]
     findings = _watch(watched)
     _report(counts, watched, findings, args, time.monotonic() - started)
@@ -116,9 +117,9 @@ def _memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _shares(chosen: Sequence[Target], inputs: int) -> dict[str, int]:
+def _shares(chosen: Sequence[type[Target]], inputs: int) -> dict[str, int]:
     total = sum(target.weight for target in chosen)
-    return {target.name: -(-inputs * int(target.weight) // int(total)) for target in chosen}
+    return {target.name: -(-inputs * target.weight // total) for target in chosen}
 
 
 # ------------------------------------------------------------------ workers
@@ -168,7 +169,14 @@ class _Worker:
 
 
 def _work(step: int, seed: int, counts: dict[str, int], state: Any, findings: Any) -> None:
-    by_name = {target.name: target for target in targets()}
+    with tempfile.TemporaryDirectory(prefix="decopa-fuzz-") as folder:
+        by_name = {name: TARGETS[name](Path(folder)) for name in counts}
+        _work_on(by_name, step, seed, counts, state, findings)
+
+
+def _work_on(
+    by_name: dict[str, Target], step: int, seed: int, counts: dict[str, int], state: Any, findings: Any
+) -> None:
     size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size + ADDRESS_SPACE, size + ADDRESS_SPACE))
     first = state[1] % step
@@ -227,13 +235,13 @@ def _save(findings: Sequence[Finding], args: argparse.Namespace) -> None:
     kinds: dict[tuple[str, str], list[Finding]] = {}
     for finding in findings:
         kinds.setdefault((finding.target, finding.problem[:60]), []).append(finding)
-    by_name = {target.name: target for target in targets()} if findings else {}
     for (name, _), same in kinds.items():
         print(f"\n{name}: {same[0].problem} ({len(same)} times)")
         args.out.mkdir(parents=True, exist_ok=True)
         for finding in same[:_SAVED_PER_KIND]:
             path = args.out / f"{name.replace(' ', '-')}-{args.seed}-{finding.index}"
-            path.write_bytes(drawn(by_name[name], args.seed, finding.index))
+            with tempfile.TemporaryDirectory(prefix="decopa-fuzz-") as folder:
+                path.write_bytes(drawn(TARGETS[name](Path(folder)), args.seed, finding.index))
             print(f"  {path}; again with --target '{name}' --seed {args.seed} --only {finding.index}")
 
 

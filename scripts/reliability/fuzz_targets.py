@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import fields
@@ -47,10 +46,13 @@ _QUERIES = (
 
 
 class Target(ABC):
-    """`weight` is its share of all inputs."""
+    """`weight` is its share of all inputs; `folder` is for files that the program reads."""
 
     name: str
-    weight: float
+    weight: int
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
 
     @abstractmethod
     def draw(self, random: Random) -> bytes: ...
@@ -78,7 +80,8 @@ class QueryText(Target):
 class PlanFile(Target):
     name, weight = "plan JSON", 12
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
         self._documents = [json.loads(make_plan(text, units=units).to_json()) for text in _QUERIES for units in (1, 9)]
 
     def draw(self, random: Random) -> bytes:
@@ -94,7 +97,8 @@ class PlanFile(Target):
 class StatisticsFile(Target):
     name, weight = "stats JSON", 10
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
         self._queries = (parse(_QUERIES[0]),)
         pairs = (PairSelectivity("A", "B", 0.01, 0.001), PairSelectivity("B", "C", 1.0))
         full = Statistics(
@@ -136,13 +140,13 @@ class ManifestFile(Target):
 
     name, weight = "manifest.json", 6
 
-    def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="decopa-fuzz-")
-        self._store = CheckpointStore(self._folder.name)
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder / "manifest")
+        self._store = CheckpointStore(self.folder)
         states = {name: self._store.write_state(7, name, name.encode()) for name in ("shuffler/0", "q/o3/0", "sink/q")}
         plan = make_plan(_QUERIES[0], units=2).to_json()
         self._store.commit(Manifest(7, 1, plan, 1, 500, 3, states, ("part-00000007.parquet",), 11))
-        self._path = Path(self._folder.name) / "checkpoint-00000007" / "manifest.json"
+        self._path = self.folder / "checkpoint-00000007" / "manifest.json"
         self._document = json.loads(self._path.read_text())
 
     def draw(self, random: Random) -> bytes:
@@ -163,14 +167,14 @@ class ManifestFile(Target):
 class JobFile(Target):
     name, weight = "job.json", 5
 
-    def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="decopa-fuzz-")
-        self._store = CheckpointStore(self._folder.name)
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder / "job")
+        self._store = CheckpointStore(self.folder)
         values = {"str": "parquet", "int": 10, "float": 1.5, "float | None": None, "bool": False}
         job: dict[str, Any] = {one.name: values.get(str(one.type)) for one in fields(Job)}
         job |= {"plan": make_plan(_QUERIES[0]).to_json(), "queries": _QUERIES[0]}
         self._store.write_job(job | {"columns": {"id": "id", "ts": "ts", "type": "type"}})
-        self._path = Path(self._folder.name) / "job.json"
+        self._path = self.folder / "job.json"
         self._document = json.loads(self._path.read_text())
 
     def draw(self, random: Random) -> bytes:
@@ -190,7 +194,8 @@ class StateFile(Target):
 
     name, weight = "state files", 12
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
         self._states = OddStates()
 
     def draw(self, random: Random) -> bytes:
@@ -203,19 +208,34 @@ class StateFile(Target):
 class TraceFile(Target):
     """A file of one kind; every second input is read with --bad-rows divert."""
 
+    suffix: str
     weight = 7
 
-    def __init__(self, name: str, suffix: str, draw: Callable[[Random], bytes]) -> None:
-        self.name, self._draw = name, draw
-        self._folder = tempfile.TemporaryDirectory(prefix="decopa-fuzz-")
-        self._path = Path(self._folder.name) / f"trace{suffix}"
+    def accept(self, content: bytes) -> None:
+        path = self.folder / f"trace{self.suffix}"
+        path.write_bytes(content)
+        read_trace(path, divert=len(content) % 2 == 1)
+
+
+class CsvTrace(TraceFile):
+    name, suffix = "CSV trace", ".csv"
 
     def draw(self, random: Random) -> bytes:
-        return self._draw(random)
+        return odd_csv(random)
 
-    def accept(self, content: bytes) -> None:
-        self._path.write_bytes(content)
-        read_trace(self._path, divert=len(content) % 2 == 1)
+
+class JsonTrace(TraceFile):
+    name, suffix = "JSON lines trace", ".jsonl"
+
+    def draw(self, random: Random) -> bytes:
+        return odd_json_lines(random)
+
+
+class ParquetTrace(TraceFile):
+    name, suffix = "Parquet trace", ".parquet"
+
+    def draw(self, random: Random) -> bytes:
+        return odd_parquet(random)
 
 
 class LiveStream(Target):
@@ -230,17 +250,10 @@ class LiveStream(Target):
         read_stream(content, divert=len(content) % 2 == 1)
 
 
-def targets() -> list[Target]:
-    return [
-        QueryText(),
-        PlanFile(),
-        StatisticsFile(),
-        CapacityFile(),
-        ManifestFile(),
-        JobFile(),
-        StateFile(),
-        TraceFile("CSV trace", ".csv", odd_csv),
-        TraceFile("JSON lines trace", ".jsonl", odd_json_lines),
-        TraceFile("Parquet trace", ".parquet", odd_parquet),
-        LiveStream(),
-    ]
+TARGETS: dict[str, type[Target]] = {
+    kind.name: kind
+    for kind in (
+        QueryText, PlanFile, StatisticsFile, CapacityFile, ManifestFile, JobFile, StateFile, CsvTrace, JsonTrace,
+        ParquetTrace, LiveStream,
+    )
+}  # fmt: skip

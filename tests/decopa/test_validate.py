@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from decopa.errors import PlanError
 from decopa.planning.left_deep import left_deep
-from decopa.planning.plan import Plan, QueryPlan
+from decopa.planning.plan import Plan, PlanOperator, QueryPlan
+from decopa.planning.subquery import SubQuery
 from decopa.planning.validate import check_structure, violations
+from decopa.query.parser import parse
 from decopa.query.query import Query
 from tests.support.plan_text import leaves, operator, plan_of
 from tests.support.plans import plans
@@ -141,3 +143,12 @@ def test_a_violation_says_what_to_change() -> None:
     assert found.message == (
         "inputs a and b are both partitioned, so some pairs never meet; broadcast input b (Def. 5.2)"
     )
+
+
+def test_groups_are_not_formed_out_of_a_negated_part() -> None:
+    """It would look like a binary Kleene split whose other input is the NOT, which would then be ignored."""
+    query = parse("PATTERN SEQ(KL(A a), NOT(B b)) WITHIN 10 us")
+    whole = SubQuery(frozenset("ab"), frozenset("a"))
+    single = (PlanOperator("a", SubQuery(frozenset("a"))), PlanOperator("b", SubQuery(frozenset("b"))))
+    plan = QueryPlan(query, (*single, PlanOperator("r", whole, ("a", "b"))))
+    assert "out of a negated part" in str(list(violations(plan)))
