@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from actors.group import Limits
     from cluster.checkpoint.recovery import Checkpoints
     from cluster.options import Placement, RayOptions
-    from costmodel.capacity import Capacity
+    from costmodel.capacity import Capacity, Objective
     from costmodel.statistics import Statistics
     from decopa.api import RunResult, make_plan, plan, run, run_detailed
     from decopa.checkpointed import resume, run_with_checkpoints
@@ -42,6 +42,7 @@ _HOME = {
     "RunResult": "decopa.api",
     "TraceColumns": "shuffler.checks",
     "Capacity": "costmodel.capacity",
+    "Objective": "costmodel.capacity",
     "Statistics": "costmodel.statistics",
     "make_plan": "decopa.api",
     "plan": "decopa.api",
@@ -74,6 +75,7 @@ __all__ = [
     "Lateness",
     "LimitError",
     "Limits",
+    "Objective",
     "Placement",
     "Plan",
     "PlanError",

@@ -266,9 +266,13 @@ def _refuse_null(array: pa.Array, column: str, place: Place, problem: str) -> No
 
 
 def shown(array: pa.Array, index: int) -> str:
-    """A value as messages show it; a time outside the calendar as its raw number."""
-    scalar = array[index]
+    """A value as messages show it; a time outside the calendar as its raw number, text that is not UTF-8 as bytes."""
+    one = array.slice(index, 1)
+    if pa.types.is_dictionary(one.type):
+        one = one.dictionary_decode()
     try:
-        return str(scalar.as_py())
+        return str(one[0].as_py())
     except (ValueError, OverflowError):
-        return f"{scalar.cast(pa.int64()).as_py()} ({array.type})"
+        if is_text(one.type):
+            return repr(one.cast(pa.large_binary())[0].as_py())
+        return f"{one.view(pa.int32() if one.type.bit_width == 32 else pa.int64())[0].as_py()} ({array.type})"

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from decopa.errors import OutputError, TraceError
-from shuffler.columns import BadValues, Ints, Place
+from shuffler.columns import BadValues, Ints, Place, shown
 
 BadRowPolicy = Literal["fail", "divert"]
 BAD_ROW_POLICIES: tuple[BadRowPolicy, ...] = get_args(BadRowPolicy)
@@ -138,23 +138,7 @@ def _values(rows: pa.RecordBatch, index: int) -> dict[str, str | None]:
 
 def _text(column: pa.Array, index: int) -> str | None:
     """A value as text, cut to a length that a file of many can hold."""
-    scalar = column[index]
-    if not scalar.is_valid:
+    if not column[index].is_valid:
         return None
-    try:
-        text = str(scalar.as_py())
-    except (ValueError, OverflowError):  # a time outside the calendar, or text that is not UTF-8
-        text = (
-            str(scalar.cast(pa.int64()).as_py()) if column.type.id in _TIMES else repr(scalar.as_buffer().to_pybytes())
-        )
+    text = shown(column, index)
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."
-
-
-_TIMES = {
-    pa.timestamp("us").id,
-    pa.date32().id,
-    pa.date64().id,
-    pa.time32("s").id,
-    pa.time64("us").id,
-    pa.duration("s").id,
-}

@@ -54,15 +54,14 @@ class PaperCase:
 
 
 def paper_case(paper: PaperQuery) -> PaperCase:
-    """The query with conditions that have the published selectivities; pairs with selectivity 1 have none, nor do the
-    members of a KL with each other.
-    """
+    """The query with conditions that have the published selectivities; pairs with selectivity 1 have none."""
     pattern = re.sub(r"\b([A-I])\b", lambda found: f"{found[1]} {found[1].lower()}", paper.letters)
     plain = paper.case.query
     statistics, positions = paper.case.statistics, {one.type: one for one in plain.positions}
     pairs: list[PairSelectivity] = []
     where = []
-    for first, second in itertools.combinations(sorted(positions), 2):
+    members = [(name, name) for name, position in sorted(positions.items()) if position.kleene]
+    for first, second in [*itertools.combinations(sorted(positions), 2), *members]:
         selectivity = statistics.selectivity(positions[first], positions[second], connected=True)
         if selectivity < 1:
             pairs.append(PairSelectivity(first, second, selectivity))

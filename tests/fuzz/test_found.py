@@ -147,3 +147,11 @@ def test_a_parquet_file_whose_codes_lead_nowhere_is_refused(tmp_path: Path) -> N
         except TraceError:
             found += 1
     assert found > 20
+
+
+@pytest.mark.parametrize("kind", [pa.date32(), pa.date64(), pa.timestamp("s"), pa.timestamp("s", "UTC")], ids=str)
+def test_a_time_outside_the_calendar_is_shown_as_its_number(kind: pa.DataType) -> None:
+    raw = pa.array([2**31 - 1], pa.int32()) if kind == pa.date32() else pa.array([2**62], pa.int64())
+    table = pa.table({"id": [1], "ts": raw.view(kind), "type": ["A"]})
+    with pytest.raises(TraceError, match=f"row 1: {raw[0]} "):
+        open_trace(table)
