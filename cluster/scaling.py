@@ -111,8 +111,9 @@ class OfferedRate:
 
     @property
     def disturbed(self) -> bool:
-        """Whether work was left although no process was busy: then it was not the units that were too slow."""
-        return not self.sustained and self.busiest < _BUSY
+        """Whether work was left although no process had as much to do as there was time for: then it was not the units
+        that were too slow."""
+        return not self.sustained and max(status.busy_s for status in self.processes) < _BUSY * self.seconds
 
 
 class RateTest:

@@ -86,10 +86,10 @@ def _part(report: RunReport, part: PartSummary) -> str:
     query = str(part.plan.query)
     drawn = ""
     if part.price is not None:
-        named = NamedPlan(report.strategy, _at_speed(part.price, report.result), measured_loads(part))
+        named = NamedPlan(report.strategy, _at_speed(part, part.price, report.result), measured_loads(part))
         drawn = (
-            "<p>Predicted ingestion and comparison are shares of a unit's capacity at the speed of this run; "
-            "busy is measured.</p>"
+            "<p>Ingestion and comparison are predicted, as shares of a unit's capacity at this run's speed, by the model "
+            "nearest to the engine; busy is measured. c is the planner's, which counts every pair twice.</p>"
             f'<div class="plans">{plan_figure(named)}</div>'
         )
     return (
@@ -98,24 +98,30 @@ def _part(report: RunReport, part: PartSummary) -> str:
     )
 
 
-def _at_speed(price: PricedPlan, result: RunResult) -> PricedPlan:
-    """Loads at the speed of the run: so many seconds of event time passed in each."""
-    speed = result.span_us / 1e6 / result.seconds if result.seconds > 0 else 1.0
-    if speed <= 0 or price.at != 1:
+def _at_speed(part: PartSummary, price: PricedPlan, result: RunResult) -> PricedPlan:
+    """The plan with what its operators were predicted to do at the speed of this run: so many seconds of event time
+    passed in each."""
+    speed = result.span_us / 1e6 / result.seconds if result.seconds > 0 else 0.0
+    if speed <= 0 or part.predictions is None:
         return price
-    scaled = tuple(
-        replace(
-            one,
-            ingestion=one.ingestion * speed,
-            comparisons=one.comparisons * speed,
-            ingestion_share=one.ingestion_share * speed,
-            comparison_share=one.comparison_share * speed,
-            emission=one.emission * speed,
-            emission_share=one.emission_share * speed,
-        )
-        for one in price.operators
-    )
-    return replace(price, operators=scaled, at=speed)
+    capacity, windows = price.capacity, result.span_us / part.plan.query.window_us
+    figures = []
+    for one in price.operators:
+        expected, report = part.predictions[one.operator.name], part.reports.get(one.operator.name)
+        if report is not None and report.units:
+            totals = (expected.ingested.value, expected.comparisons.value, expected.emitted.value)
+            ingested, compared, emitted = (speed * total / windows / report.units for total in totals)
+            one = replace(
+                one,
+                ingestion=ingested,
+                comparisons=compared,
+                ingestion_share=ingested / capacity.max_ingestion,
+                comparison_share=compared / capacity.max_comparisons,
+                emission=emitted,
+                emission_share=0.0 if capacity.max_emission is None else emitted / capacity.max_emission,
+            )
+        figures.append(one)
+    return replace(price, operators=tuple(figures), at=speed)
 
 
 def measured_loads(part: PartSummary) -> dict[str, MeasuredLoad]:

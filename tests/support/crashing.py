@@ -70,7 +70,7 @@ class CrashingCluster:
         return result_table(queries, [pa.concat_tables(tables) for tables in self._published])
 
     def _step(self) -> bool:
-        """One thing happens: a block is fed, a message arrives, a checkpoint begins, a process dies; True at the end."""
+        """One thing happens: a block is fed, a message comes, a checkpoint begins, a process dies. True at the end."""
         choice = self._chaos.random()
         if choice < 0.015 and self._crashes:
             self._crashes -= 1
