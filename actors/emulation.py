@@ -16,13 +16,22 @@ from costmodel.capacity import Capacity
 _LEAST_SLEEP_S = 0.002
 #: Work that took longer than declared is made up for by sleeping less, up to this: compiling a kernel is no credit.
 _MOST_CREDIT_S = 0.25
+#: Time between two messages, up to this, is what the machinery takes to hand over the next one, which a busy unit of
+#: the declared capacity would not wait for. (A unit that has nothing to do gains nothing by it that lasts.)
+_MOST_GAP_S = 0.1
 
 
 class Emulation:
     """Declared `capacity` per second of one processing unit."""
 
-    def __init__(self, capacity: Capacity, sleep: Callable[[float], None] = time.sleep) -> None:
-        self._capacity, self._sleep = capacity, sleep
+    def __init__(
+        self,
+        capacity: Capacity,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._capacity, self._sleep, self._clock = capacity, sleep, clock
+        self._ended: float | None = None
         self._ingested = self._comparisons = self._emitted = 0
         self._owed_s = 0.0
 
@@ -41,9 +50,12 @@ class Emulation:
             ingested - self._ingested, comparisons - self._comparisons, emitted - self._emitted
         )
         self._ingested, self._comparisons, self._emitted = ingested, comparisons, emitted
-        self._owed_s = max(self._owed_s + declared_s - worked_s, -_MOST_CREDIT_S)
+        gap_s = 0.0 if self._ended is None else self._clock() - worked_s - self._ended
+        spent_s = worked_s + min(max(gap_s, 0.0), _MOST_GAP_S)
+        self._owed_s = max(self._owed_s + declared_s - spent_s, -_MOST_CREDIT_S)
         if self._owed_s >= _LEAST_SLEEP_S:
-            started = time.perf_counter()
+            started = self._clock()
             self._sleep(self._owed_s)
-            self._owed_s -= time.perf_counter() - started
+            self._owed_s -= self._clock() - started
+        self._ended = self._clock()
         return declared_s

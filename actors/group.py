@@ -14,9 +14,11 @@ from actors.operators.base import OperatorSpec
 from actors.unit import Channel, ProcessingUnit, UnitState
 from decopa.errors import CheckpointError
 from decopa.planning.plan import PlanOperator, QueryPlan
+from decopa.planning.subquery import SubQuery
 from decopa.query.binding import BoundQuery
 from shuffler.batch import Batch
-from shuffler.routing import Delivery, RoutingTable, Sender, SenderState
+from shuffler.layout import layout_of
+from shuffler.routing import END_OF_STREAM, Delivery, RoutingTable, Sender, SenderState
 from shuffler.slices import Slices
 
 Inbound = tuple[str, int, Channel]
@@ -45,6 +47,7 @@ class _Inbox:
     unit: ProcessingUnit
     sender: Sender
     channel: Channel
+    source: SubQuery
     depth: int
     messages: deque[Batch | int] = field(default_factory=deque)
 
@@ -70,7 +73,8 @@ class UnitGroup:
         copy: int = 0,
         interleaving: random.Random | None = None,
     ) -> None:
-        self._plan, self._limits, self._outside, self._interleaving = plan, limits, outside, interleaving
+        self._plan, self._bound, self._limits = plan, bound, limits
+        self._outside, self._interleaving = outside, interleaving
         self._slices, self._copy = Slices(plan), copy
         self.units: dict[tuple[str, int], ProcessingUnit] = {}
         self._senders: dict[str, Sender] = {}
@@ -89,19 +93,28 @@ class UnitGroup:
     def _add_units(
         self, operator: PlanOperator, numbers: Iterable[int], spec: OperatorSpec, routing: RoutingTable
     ) -> None:
-        channels = [
-            Channel(side, sender)
-            for side, source in enumerate(self._plan.inputs(operator))
-            for sender in routing.senders(source)
-        ]
+        inputs = self._plan.inputs(operator)
+        channels = [Channel(side, sender) for side, source in enumerate(inputs) for sender in routing.senders(source)]
         for number in numbers:
             unit = ProcessingUnit(spec, number, channels, max_state_bytes=self._limits.max_state_bytes)
             self.units[operator.name, number] = unit
             self._senders[unit.name] = sender = Sender(unit.name, routing.edges_from(operator))
             for channel in channels:
                 self._inboxes[operator.name, number, channel] = _Inbox(
-                    unit, sender, channel, self._plan.depth[operator.name]
+                    unit, sender, channel, inputs[channel.side].sub_query, self._plan.depth[operator.name]
                 )
+
+    def sample(self) -> None:
+        """Sends a row of zeros through every channel: compiled loops are loaded, or compiled, by their first use.
+
+        For a group that is thrown away afterwards.
+        """
+        for inbox in self._inboxes.values():
+            inbox.messages.append(layout_of(self._bound, inbox.source).sample())
+        self.drain()
+        for inbox in self._inboxes.values():
+            inbox.messages.append(END_OF_STREAM)
+        self.drain()
 
     def accept(self, target: str, unit: int, channel: Channel, content: Batch | int) -> None:
         """Puts rows or a watermark into a channel; `drain` delivers them."""

@@ -57,16 +57,18 @@ class UnitNode:
         self._on_cut = cut
         self._outbox = Outbox(name, topology, codecs.codec, send=send, policy=policy, clock=clock)
         self._window_us = plan.query.window_us
-        self._group = UnitGroup(
+        hosting = partial(
+            UnitGroup,
             plan,
             codecs.bound(process.part),
             self._strings.pin,
             routing=topology.routing[process.part],
             limits=limits,
-            outside=partial(self._outbox.put, process.part, process.copy),
             hosted=process.units,
             copy=process.copy,
         )
+        hosting(outside=lambda delivery: None).sample()  # loads compiled loops, so that the first events need not wait
+        self._group = hosting(outside=partial(self._outbox.put, process.part, process.copy))
         self._part = process.part
         self._states = UnitsCodec(
             topology.routing[process.part], codecs.bound(process.part), self._strings, part=process.part

@@ -37,7 +37,7 @@ from shuffler.topology import Topology
 _BLOCK_S = 0.2
 _LEAST_ROWS, _MOST_ROWS = 16, 32_768
 #: A process that is the bottleneck is busy for at least this share of the time.
-_BUSY = 0.8
+_BUSY = 0.92
 
 
 class EndlessTrace:

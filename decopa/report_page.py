@@ -88,8 +88,8 @@ def _part(report: RunReport, part: PartSummary) -> str:
     if part.price is not None:
         named = NamedPlan(report.strategy, _at_speed(part, part.price, report.result), measured_loads(part))
         drawn = (
-            "<p>Ingestion and comparison are predicted, as shares of a unit's capacity at this run's speed, by the model "
-            "nearest to the engine; busy is measured. c is the planner's, which counts every pair twice.</p>"
+            "<p>Ingestion and comparison are predicted, as shares of a unit's capacity at this run's speed, by the "
+            "model nearest to the engine; busy is measured. c is the planner's, which counts every pair twice.</p>"
             f'<div class="plans">{plan_figure(named)}</div>'
         )
     return (

@@ -124,6 +124,7 @@ class ScaleTest:
             return Trial(rate, found.sustained, found.achieved)
 
         with test:
+            test.offer(first, settings.seconds)  # not measured: kernels that no event has needed yet are compiled
             result = largest_sustainable(offer, first, precision=settings.precision, most_trials=settings.most_trials)
         return self._point(key, plan, predicted, bottleneck, clock, result, offered, time.perf_counter() - started)
 

@@ -37,6 +37,16 @@ class Layout:
     def place(self, logical: str) -> str:
         return self.places.get(logical, logical)
 
+    def sample(self) -> Batch:
+        """One row of zeros, with a group of one member for each closed Kleene alias."""
+        columns = {name: np.zeros(1, dtype) for name, dtype in self.columns.items()}
+        for alias in self.groups:
+            columns[length_of(alias)][0] = 1
+        members = {
+            alias: {name: np.zeros(1, dtype) for name, dtype in group.items()} for alias, group in self.groups.items()
+        }
+        return Batch(1, columns, members)
+
     def empty(self) -> Batch:
         return Batch(
             0,

@@ -191,3 +191,16 @@ def test_a_capacity_file_replaces_iota_and_kappa(tmp_path: Path, capsys: pytest.
     assert "limited by busy time" in capsys.readouterr().err
     assert main([*arguments, "--iota", "5"]) == 2
     assert "--capacity" in capsys.readouterr().err
+
+
+def test_an_emulated_unit_makes_up_for_what_handing_over_messages_takes() -> None:
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    emulation = Emulation(Capacity.per_second(1_000, 1e9), sleep, lambda: now[0])
+    for message in range(1, 11):
+        now[0] += 0.05 + 0.01  # handed over, worked on
+        emulation.spend([UnitReport("o", 0, 0, 100 * message, 0, 0, 0, 0)], 0.01)
+    assert now[0] == pytest.approx(1.05, abs=0.01)  # ten messages of a tenth of a second, and the first hand-over
