@@ -21,6 +21,9 @@ import ray
 from cluster.spark.java import prepare_java
 from decopa.errors import DeployError
 
+#: Messages travel in the calls themselves instead of through the object store, which carries three times fewer of them.
+#: On a cluster that others start, RAY_max_direct_call_object_size does the same.
+_SETTINGS = {"max_direct_call_object_size": 4 * 2**20}
 #: How long to try to reach a cluster.
 _REACH_S = 5.0
 
@@ -59,6 +62,7 @@ def _start(cpus: int, *, dashboard: bool) -> None:
                     dashboard_host="127.0.0.1",
                     log_to_driver=False,
                     logging_level=logging.ERROR,
+                    _system_config=_SETTINGS,
                 )
             return
         except Exception as err:  # Ray raises plain Exception when one of its processes does not come up in time

@@ -116,7 +116,8 @@ def _measured(args: argparse.Namespace, queries: Sequence[Query], strategies: Se
                 progress.clear()
                 label = "emulated, " if point.emulated else ""
                 how = "kept" if known else f"measured in {point.seconds:.0f} s"
-                tell(f"{key.strategy} {key.units}", f"{point.measured:,.6g} events/s ({label}{how})")
+                rate = f"{point.measured:,.6g} events/s ({label}{how})"
+                tell("point", f"{key.strategy} on {key.units}: {rate}")
 
         with tempfile.TemporaryDirectory() as scratch:
             store = PointStore(args.out or Path(scratch), _identity(args, queries, settings.document()))

@@ -78,6 +78,7 @@ class ShufflerNode:
             feeder.restore(saved)
         self.outbox = Outbox(self.name, topology, codecs.codec, send=send, policy=policy, clock=clock)
         self._last_ts: int | None = None
+        self._shuffled_at = 0.0
         self.events = 0
 
     def feed(self, rows: pa.RecordBatch, place: Place, first_ordinal: int, start: ReplayStart) -> None:
@@ -117,9 +118,12 @@ class ShufflerNode:
         while begin < len(events):
             now = self._clock()
             arrived = int(np.searchsorted(due, now, side="right"))
-            if arrived <= begin:
-                self._sleep(max(float(due[begin]) - now, self._policy.interval_s))
+            # Events wait for company for one flush interval: a message costs about the same whatever it carries.
+            wait_s = max(float(due[begin]) - now, self._shuffled_at + self._policy.interval_s - now)
+            if wait_s > 0 and arrived - begin < self._batch_size:
+                self._sleep(wait_s)
                 continue
+            self._shuffled_at = now
             end = min(arrived, begin + self._batch_size)
             points = np.unique(np.linspace(begin, end - 1, min(MARKS_PER_BATCH, end - begin)).astype(np.int64))
             self._mark(tuple((int(events.ts[point]), float(due[point])) for point in points))

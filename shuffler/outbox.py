@@ -15,6 +15,9 @@ from shuffler.routing import END_OF_STREAM, Delivery
 from shuffler.topology import Lane, Topology
 from shuffler.wire import BatchCodec
 
+#: Messages are at most this many times as long as they need to be.
+_MOST_ROWS = 4
+
 Send = Callable[[str, Message], None]
 Clock = Callable[[], float]
 
@@ -73,20 +76,21 @@ class Outbox:
         if isinstance(delivery.content, Batch):
             bundle.rows.setdefault(lane, []).append(delivery.content)
             bundle.count += delivery.content.length
-            if bundle.count >= self._policy.max_rows:
+            # Watermarks that follow their rows travel with them, unless there is far too much to wait for them.
+            if bundle.count >= _MOST_ROWS * self._policy.max_rows:
                 self._ship(target, urgent=False)
         else:
             bundle.watermarks[lane] = delivery.content
 
     def flush(self, *, urgent: bool = False, barrier: int | None = None) -> None:
-        """Sends what waits if it has waited long enough, or at once if it is urgent, the end, or a barrier."""
+        """Sends what is enough for a message or has waited for long, and all if it is urgent, the end, or a barrier."""
         now = self._clock()
         due = urgent or barrier is not None or now - self._flushed >= self._policy.interval_s
         if due:
             self._flushed = now
         for target, bundle in self._bundles.items():
-            ended = END_OF_STREAM in bundle.watermarks.values()
-            if barrier is not None or ((due or ended) and (bundle.rows or bundle.watermarks)):
+            ready = due or bundle.count >= self._policy.max_rows or END_OF_STREAM in bundle.watermarks.values()
+            if barrier is not None or (ready and (bundle.rows or bundle.watermarks)):
                 self._ship(target, urgent=urgent, barrier=barrier)
 
     def _ship(self, target: str, *, urgent: bool, barrier: int | None = None) -> None:
