@@ -109,9 +109,10 @@ class UnitGroup:
 
         For a group that is thrown away afterwards.
         """
-        for inbox in self._inboxes.values():
-            inbox.messages.append(layout_of(self._bound, inbox.source).sample())
-        self.drain()
+        for _ in range(2):  # in the second round both sides have something to probe
+            for inbox in self._inboxes.values():
+                inbox.messages.append(layout_of(self._bound, inbox.source).sample())
+            self.drain()
         for inbox in self._inboxes.values():
             inbox.messages.append(END_OF_STREAM)
         self.drain()

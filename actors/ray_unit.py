@@ -113,6 +113,10 @@ class UnitShell(Shell):
                 worked_s = self._emulation.spend(self._node.reports(), worked_s)
             self._work.end(worked_s)
 
+    def greet(self) -> None:
+        with self.working():
+            self._links.greet()
+
     def settle(self) -> None:
         """Returns when everything that was sent has been received and worked on."""
         with self.working():

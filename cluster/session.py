@@ -63,9 +63,13 @@ class Session:
         return self._start.at_s
 
     def await_actors(self) -> None:
-        """Returns when all actors are up; they start in parallel."""
+        """Returns when all actors are up and know each other; they start in parallel."""
         for name, actor in self._deployment.actors.items():
             self._ask(actor.status, name)
+        senders = {**self._deployment.units, **self._deployment.shufflers}
+        for call, name in [(actor.greet.remote(), name) for name, actor in senders.items()]:
+            self._wait(call)
+            self._deployment.result(call, name)
 
     def feed(self, block: FeedBlock) -> None:
         if self._start is None:

@@ -103,7 +103,7 @@ class DeadLetters:
     def put(self, rows: pa.RecordBatch, bad: BadValues, place: Place) -> None:
         """Writes down the rows that are wrong."""
         assert bad.wrong is not None
-        lines = []
+        lines: list[str] = []
         for index in np.flatnonzero(bad.wrong).tolist():
             number = place.row(index)
             if number - 1 in self._rows:

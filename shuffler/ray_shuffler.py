@@ -59,6 +59,7 @@ class Shuffler(Shell):
         super().__init__(name, f"shuffler {setup.number}")
         self._sinks = setup.sinks
         self._slept_s = 0.0
+        pa.array([0]).to_numpy()  # makes Arrow import pandas, for half a second, before the first events
         with self.working():
             self._links = RayLinks(name, setup.handles, window=setup.window, attempt=setup.attempt)
             self._work = WorkClock(lambda: self._links.waited_so_far_s + self._slept_s)
@@ -77,6 +78,10 @@ class Shuffler(Shell):
             )
         metrics = ShufflerMetrics(name, setup.topology, self._links, self._status)
         self._metrics = Publisher(metrics.show) if setup.metrics else None
+
+    def greet(self) -> None:
+        with self.working():
+            self._links.greet()
 
     def feed(self, rows: pa.Buffer | pa.Table, place: Place, first_ordinal: int, start: ReplayStart) -> int:
         """Shuffles a block of events: an Arrow stream as bytes, or a table that lies in the object store."""

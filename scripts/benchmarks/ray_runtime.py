@@ -146,7 +146,7 @@ def bench_latency(args: argparse.Namespace) -> list[Goal]:
     on_ray(plan, source)
     full = on_ray(plan, source)
     rate = full.events / full.seconds / 2
-    part = trace(min(args.events, int(10 * rate)), types=2)
+    part = trace(int(10 * rate), types=2)
     run = on_ray(plan, part, RayOptions(replay=Replay(rate=rate)))
     hops = 2  # shuffler to unit, unit to sink
     print(f"at {rate:,.0f} events/s: {run.latency} over {hops} hops; took {run.seconds:.2f} s", flush=True)

@@ -33,6 +33,7 @@ HANG_S = 60.0
 #: Address space beyond what a worker has when it starts, and growth of its memory by one input that is a finding.
 ADDRESS_SPACE = 3 << 30
 GROWTH = 256 << 20
+TELL_EVERY_S = 60.0
 #: Characters that a person may have to read.
 LONGEST_MESSAGE = 5_000
 _SAVED_PER_KIND = 3
@@ -196,7 +197,12 @@ def _work_on(
 
 def _watch(workers: Sequence[_Worker]) -> list[Finding]:
     findings: list[Finding] = []
+    told = time.monotonic()
     while True:
+        if time.monotonic() - told > TELL_EVERY_S:
+            told = time.monotonic()
+            done = sum(sum(worker.state[2:-1]) for worker in workers)
+            print(f"{done:,} inputs, {len(findings)} findings so far", file=sys.stderr, flush=True)
         running = [worker for worker in workers if not worker.done or worker.process.is_alive()]
         for worker in workers:
             died = worker.check()
