@@ -16,10 +16,13 @@ def nullable_columns(file: pq.ParquetFile) -> Collection[str]:
     proven = dict.fromkeys(paths, True)
     for group in range(metadata.num_row_groups):
         # Damaged metadata of a column makes Arrow abort the process where it is looked at, but an error where it is
-        # read, so a row is read first.
+        # read, so a row is read first. That does not look at the type, which must be right for the statistics.
         next(file.iter_batches(1, row_groups=[group]), None)
         for index, path in enumerate(paths):
-            found = metadata.row_group(group).column(index).statistics
+            chunk = metadata.row_group(group).column(index)
+            if chunk.physical_type != metadata.schema.column(index).physical_type:
+                raise ValueError(f"column '{path}' has two types")
+            found = chunk.statistics
             proven[path] &= found is not None and found.has_null_count and found.null_count == 0
     return {name for name in nullable if not proven.get(name, False)}
 

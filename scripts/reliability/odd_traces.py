@@ -106,7 +106,14 @@ def odd_parquet(random: Random) -> bytes:
     except pa.ArrowInvalid:  # some times do not fit into Parquet's types
         return b"PAR1"
     content = stream.getvalue()
-    return damaged_bytes(content, random) if random.random() < 0.7 else content
+    match random.randrange(10):
+        case 0 | 1 | 2:
+            return damaged_bytes(content, random)
+        case 3 | 4 | 5 | 6:
+            # The footer tells where everything is, so damage to it does most; its length is before the last four bytes.
+            footer = int.from_bytes(content[-8:-4], "little") + 8
+            return content[:-footer] + damaged_bytes(content[-footer:-8], random) + content[-8:]
+    return content
 
 
 def _odd_column(rows: int, random: Random) -> pa.Array:
