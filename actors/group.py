@@ -105,17 +105,18 @@ class UnitGroup:
                 )
 
     def sample(self) -> None:
-        """Sends a row of zeros through every channel: compiled loops are loaded, or compiled, by their first use.
+        """Shows every unit a row of zeros on each side: compiled loops are loaded, or compiled, by their first use.
 
-        For a group that is thrown away afterwards.
+        For a group that is thrown away afterwards. Outputs go nowhere, and few rows are shown: groups multiply.
         """
-        for _ in range(2):  # in the second round both sides have something to probe
-            for inbox in self._inboxes.values():
-                inbox.messages.append(layout_of(self._bound, inbox.source).sample())
-            self.drain()
-        for inbox in self._inboxes.values():
-            inbox.messages.append(END_OF_STREAM)
-        self.drain()
+        for unit in self.units.values():
+            inboxes = [inbox for inbox in self._inboxes.values() if inbox.unit is unit]
+            sides = {inbox.channel.side: inbox for inbox in inboxes}
+            for _ in range(2):  # in the second round both sides have something to probe
+                for inbox in sides.values():
+                    deque(unit.on_batch(inbox.channel, layout_of(self._bound, inbox.source).sample()), maxlen=0)
+            for inbox in inboxes:
+                deque(unit.on_watermark(inbox.channel, END_OF_STREAM), maxlen=0)
 
     def accept(self, target: str, unit: int, channel: Channel, content: Batch | int) -> None:
         """Puts rows or a watermark into a channel; `drain` delivers them."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+import os
 import resource
 import signal
 import sys
@@ -28,8 +29,10 @@ from scripts.reliability.fuzz_targets import TARGETS, Target
 #: depend on what else the machine does.)
 TIME_LIMIT_S = 2.0
 TIME_PER_KIB_S = 0.05
-#: A worker that shows no progress for this long hangs in code that no signal reaches.
-HANG_S = 60.0
+#: A worker that computes this long on one input hangs in code that no signal reaches; one that does not even compute is
+#: stuck after the second.
+HANG_CPU_S = 60.0
+STUCK_S = 900.0
 #: Address space beyond what a worker has when it starts, and growth of its memory by one input that is a finding.
 ADDRESS_SPACE = 3 << 30
 GROWTH = 256 << 20
@@ -136,7 +139,7 @@ class _Worker:
         #: Place in the list of targets, index of the input, accepted and refused per target, peak memory.
         self.state = spawning.Array("q", [0, number, *([0] * 2 * len(counts)), 0], lock=False)
         self.findings: Any = spawning.Queue()
-        self._last, self._since = (-1, -1), time.monotonic()
+        self._last, self._since, self._cpu = (-1, -1), time.monotonic(), 0.0
         self.start()
 
     def start(self) -> None:
@@ -155,8 +158,9 @@ class _Worker:
         """A finding if the process died or hangs; then it goes on behind that input."""
         here = (int(self.state[0]), int(self.state[1]))
         if here != self._last:
-            self._last, self._since = here, time.monotonic()
-        hangs = time.monotonic() - self._since > HANG_S
+            self._last, self._since, self._cpu = here, time.monotonic(), _cpu_seconds(self.process.pid)
+        computing, waiting = _cpu_seconds(self.process.pid) - self._cpu, time.monotonic() - self._since
+        hangs = computing > HANG_CPU_S or waiting > STUCK_S
         if self.done or (self.process.is_alive() and not hangs):
             return None
         self.process.kill()
@@ -164,9 +168,18 @@ class _Worker:
         names = list(self._counts)
         problem = "hang outside Python" if hangs else f"the process died, status {self.process.exitcode}"
         self.state[1] += self._args.processes
-        self._since = time.monotonic()
         self.start()
+        self._since, self._cpu = time.monotonic(), 0.0
         return Finding(names[here[0]], here[1], problem)
+
+
+def _cpu_seconds(process: int | None) -> float:
+    """What a process has computed so far; on a busy machine much less than the time that has passed."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:  # it is gone
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _work(step: int, seed: int, counts: dict[str, int], state: Any, findings: Any) -> None:

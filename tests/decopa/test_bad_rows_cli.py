@@ -9,6 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import decopa
+from actors.jit import interpreted
 from decopa.cli import main
 
 QUERY = "PATTERN SEQ(A a, B b) WHERE a.x < b.x WITHIN 10 us"
@@ -55,3 +57,10 @@ def test_diverted_rows_need_no_file(trace: Path, capsys: pytest.CaptureFixture[s
 def test_a_file_without_diverting_is_refused(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(trace, "--dead-letters", tmp_path / "bad.jsonl") == 2
     assert "add --bad-rows divert" in capsys.readouterr().err
+
+
+def test_a_run_reports_how_many_rows_it_left_out(trace: Path) -> None:
+    with interpreted():
+        result = decopa.run_detailed(QUERY, trace, bad_rows=decopa.BadRows("divert"))
+    assert (result.bad_rows, result.events, result.matches.num_rows) == (2, 2, 1)
+    assert [notice.partition(":")[0] for notice in result.notices] == ["left out 2 bad rows"]

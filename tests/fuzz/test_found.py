@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,6 +19,8 @@ from decopa.json_stream import JsonLines
 from decopa.query.limits import MAX_JOINING_TOGETHER, MAX_NESTING
 from decopa.query.parser import parse, parse_workload
 from shuffler.source import open_trace
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def ask(condition: str) -> str:
@@ -155,3 +159,14 @@ def test_a_time_outside_the_calendar_is_shown_as_its_number(kind: pa.DataType) -
     table = pa.table({"id": [1], "ts": raw.view(kind), "type": ["A"]})
     with pytest.raises(TraceError, match=f"row 1: {raw[0]} "):
         open_trace(table)
+
+
+@pytest.mark.parametrize("name", ["histogram", "two_types"])
+def test_a_parquet_file_that_makes_arrow_abort_is_refused(name: str) -> None:
+    """In a process of its own, since nothing but its end would tell of an abort."""
+    path = Path(__file__).parent / "files" / f"{name}.parquet"
+    code = f"from shuffler.source import open_trace; open_trace({str(path)!r})"
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert "TraceError" in ended.stderr
+    assert "cannot be read as Parquet" in ended.stderr
