@@ -86,7 +86,7 @@ def differences(wanted: Mapping[str, str], installed: Mapping[str, str]) -> list
 
 def licence_of(one: Distribution) -> str:
     """The licence as its package states it, in a few words."""
-    metadata = one.metadata
+    metadata: Any = one.metadata
     stated = metadata.get("License-Expression") or ""
     if not stated:
         classes = [text.rpartition(" :: ")[2] for text in metadata.get_all("Classifier") or () if "License ::" in text]
@@ -114,12 +114,14 @@ def _print_native(installed: Iterable[Distribution]) -> None:
 
 def _vulnerabilities(wanted: Mapping[str, str]) -> int | None:
     """How many known ones the pinned versions have; None if that cannot be known here."""
+    assert CONTROL[0] not in wanted, "choose another control: this one is used now"
     with tempfile.TemporaryDirectory(prefix="decopa-audit-") as folder:
         venv.create(folder, with_pip=True)
         python = str(Path(folder) / "bin" / "python")
         install = _ran([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "pip-audit"])
         if install is None or install.returncode:
-            return _not_looked_up("pip-audit cannot be installed", install)
+            _tell_not_looked_up("pip-audit cannot be installed", install)
+            return None
         listed = Path(folder) / "pinned.txt"
         lines = [f"{name}=={version}\n" for name, version in {**wanted, CONTROL[0]: CONTROL[1]}.items()]
         listed.write_text("".join(lines))
@@ -128,9 +130,11 @@ def _vulnerabilities(wanted: Mapping[str, str]) -> int | None:
         try:
             found, skipped = verdict(json.loads(audit.stdout if audit is not None else ""))
         except (ValueError, KeyError, TypeError):
-            return _not_looked_up("the vulnerability database does not answer", audit)
+            _tell_not_looked_up("the vulnerability database does not answer", audit)
+            return None
     if found is None:
-        return _not_looked_up(f"it knows of no hole even in {' '.join(CONTROL)}, which has many", None)
+        _tell_not_looked_up(f"it knows of no hole even in {' '.join(CONTROL)}, which has many", None)
+        return None
     print(f"vulnerabilities: {len(found)} known in {len(wanted) - len(skipped)} packages")
     for line in found:
         print(f"  {line}")
@@ -162,7 +166,7 @@ def _ran(command: list[str]) -> subprocess.CompletedProcess[str] | None:
         return None
 
 
-def _not_looked_up(reason: str, run: subprocess.CompletedProcess[str] | None) -> None:
+def _tell_not_looked_up(reason: str, run: subprocess.CompletedProcess[str] | None) -> None:
     said = "no answer" if run is None else (run.stderr.strip().splitlines() or ["no reason given"])[-1]
     # Addresses of package servers are nobody's business in a log.
     said = re.sub(r"https?://\S+|host='[^']*'", "(address)", said)
