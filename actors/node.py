@@ -63,12 +63,13 @@ class UnitNode:
             codecs.bound(process.part),
             self._strings.pin,
             routing=topology.routing[process.part],
-            limits=limits,
             hosted=process.units,
             copy=process.copy,
         )
-        hosting(outside=lambda delivery: None).sample()  # loads compiled loops, so that the first events need not wait
-        self._group = hosting(outside=partial(self._outbox.put, process.part, process.copy))
+        hosting(
+            limits=Limits(), outside=lambda delivery: None
+        ).sample()  # loads compiled loops, so that the first events need not wait
+        self._group = hosting(limits=limits, outside=partial(self._outbox.put, process.part, process.copy))
         self._part = process.part
         self._states = UnitsCodec(
             topology.routing[process.part], codecs.bound(process.part), self._strings, part=process.part
