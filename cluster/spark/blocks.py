@@ -218,9 +218,13 @@ def _fetch(
     import ray
     from ray._private.worker import global_worker
 
-    # Ray calls Java actors from Python only with this.
+    # Ray calls Java actors from Python only with this. It is taken back, or this process would import the user's script
+    # (and so run it) to find the functions of later tasks.
     global_worker.set_load_code_from_local(True)  # type: ignore[no-untyped-call]
-    actor: Any = ray.get_actor(executor)
-    encoded: Any = ray.get(actor.getRDDPartition.remote(cached_as, partition, schema, agent))
+    try:
+        actor: Any = ray.get_actor(executor)
+        encoded: Any = ray.get(actor.getRDDPartition.remote(cached_as, partition, schema, agent))
+    finally:
+        global_worker.set_load_code_from_local(False)  # type: ignore[no-untyped-call]
     table = pa.ipc.open_stream(pa.BufferReader(encoded)).read_all().replace_schema_metadata()
     return table, summarize(table, columns, Place(f"{name}, partition {partition}"))

@@ -225,11 +225,12 @@ class _Measurement:
         return pa.Table.from_batches(batches).sort_by(by)
 
     def _attributes(self) -> set[str]:
-        named_in_conditions = {attr.name for query in self._queries for one in query.where for attr in attributes(one)}
-        return named_in_conditions - {"ts"}
+        in_conditions = {attr.name for query in self._queries for one in query.where for attr in attributes(one)}
+        returned = {attr.name for query in self._queries for attr in query.returns}  # a query is bound as a whole
+        return (in_conditions | returned) - {"ts"}
 
     def _columns_needed(self) -> set[str]:
-        """The trace's columns that conditions use; TraceError for one that is not there."""
+        """The trace's columns that the queries name; TraceError for one that is not there."""
         needed = self._attributes() - {"id"}
         known = self._trace.frame.columns
         for name in sorted(needed):

@@ -123,15 +123,14 @@ def clean(
     """
     from pyspark.sql import functions as F
 
-    if missing not in ("fail", "drop"):
-        raise TraceError(f"missing values can 'fail' or 'drop', got '{missing}'")
+    _check_missing(missing)
     _check_columns(df, columns, name)
     time = _time(df, columns)
     given = {"id": named(columns.id), "ts": time, "type": named(columns.type)}
     lacking = given["id"].isNull() | given["ts"].isNull() | given["type"].isNull()
     unread = time.isNull() & named(columns.ts).isNotNull()
     counts = [F.count_if(which) for which in (lacking, unread, *(value.isNull() for value in given.values()))]
-    typed = df.withColumn(columns.ts, time) if _is_text(df, columns.ts) else df
+    typed = _typed(df, columns)
     seen_us = F.when(~lacking, time_us(typed, columns, time))
     with failing_as_trace_error(name):
         (found,) = df.agg(F.min(seen_us), F.max(seen_us), F.count(F.lit(1)), *counts).collect()
@@ -190,30 +189,49 @@ def load_trace(
     A frame whose partitions are in time order already is taken as it is (they may be listed in any order); any other
     is sorted by Spark, into `partitions` blocks if given.
     """
-    trace = clean(df, columns, missing=missing, name=name)
+    _check_missing(missing)
+    _check_columns(df, columns, name)
     with _partitions_kept(df.sparkSession):
-        blocks, was_sorted = _ordered_blocks(trace, partitions)
+        try:
+            return _load(_typed(df, columns), columns, {}, partitions, name)
+        except TraceError:
+            # Most frames are complete, so what is missing is counted only when something is.
+            trace = clean(df, columns, missing=missing, name=name)
+            if not trace.dropped:
+                raise
+            return _load(trace.frame, columns, trace.dropped, partitions, name)
+
+
+def _load(
+    frame: DataFrame, columns: TraceColumns, dropped: Mapping[str, int], partitions: int | None, name: str
+) -> LoadedTrace:
+    blocks, was_sorted = _ordered_blocks(frame, columns, partitions, name)
+    rows = sum(block.rows for block in blocks)
+    span_us = (blocks[0].first_ts_us, blocks[-1].last_ts_us) if blocks else (0, 0)
+    trace = CleanTrace(frame, columns, rows, span_us, dropped, name)
     try:
         if not ids_increase([block.summary for block in blocks]):
             check_unique_ids(trace)
     except TraceError:
-        release(df.sparkSession, blocks)
+        release(frame.sparkSession, blocks)
         raise
     return LoadedTrace(tuple(blocks), trace, was_sorted)
 
 
-def _ordered_blocks(trace: CleanTrace, partitions: int | None) -> tuple[list[Block], bool]:
+def _ordered_blocks(
+    frame: DataFrame, columns: TraceColumns, partitions: int | None, name: str
+) -> tuple[list[Block], bool]:
     """The blocks in time order, and whether the frame was."""
-    frame = trace.frame
-    most = MAX_ROWS_PER_BLOCK if partitions is None else max(1, 2 * trace.rows // partitions)
-    blocks = fetched_blocks(frame, trace.columns, name=trace.name)
-    in_order = disorder_of([block.summary for block in blocks], trace.name) is None
+    blocks = fetched_blocks(frame, columns, name=name)
+    rows = sum(block.rows for block in blocks)
+    most = MAX_ROWS_PER_BLOCK if partitions is None else max(1, 2 * rows // partitions)
+    in_order = disorder_of([block.summary for block in blocks], name) is None
     if in_order and all(block.rows <= most for block in blocks):
         return blocks, True
     release(frame.sparkSession, blocks)
-    wanted = partitions or max(1, math.ceil(trace.rows / ROWS_PER_BLOCK))
-    blocks = fetched_blocks(time_sorted(frame, trace.columns, wanted), trace.columns, name=trace.name)
-    disorder = disorder_of([block.summary for block in blocks], trace.name)
+    wanted = partitions or max(1, math.ceil(rows / ROWS_PER_BLOCK))
+    blocks = fetched_blocks(time_sorted(frame, columns, wanted), columns, name=name)
+    disorder = disorder_of([block.summary for block in blocks], name)
     if disorder is not None:  # not known to happen; order is what everything after this relies on
         release(frame.sparkSession, blocks)
         raise TraceError(f"{disorder}, although Spark sorted them; write the trace sorted and read it again")
@@ -271,6 +289,15 @@ def _check_columns(df: DataFrame, columns: TraceColumns, name: str) -> None:
             raise TraceError(
                 f"{name}: column '{column}' holds {kinds[column].simpleString()}, but {rule}; convert it or {hint}"
             )
+
+
+def _check_missing(missing: str) -> None:
+    if missing not in ("fail", "drop"):
+        raise TraceError(f"missing values can 'fail' or 'drop', got '{missing}'")
+
+
+def _typed(df: DataFrame, columns: TraceColumns) -> DataFrame:
+    return df.withColumn(columns.ts, _time(df, columns)) if _is_text(df, columns.ts) else df
 
 
 def _time(df: DataFrame, columns: TraceColumns) -> Column:
