@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from actors.operators.base import OperatorSpec
+from actors.state_memory import Spill
 from actors.unit import Channel, ProcessingUnit, UnitState
 from decopa.errors import CheckpointError
 from decopa.planning.plan import PlanOperator, QueryPlan
@@ -26,10 +27,14 @@ Inbound = tuple[str, int, Channel]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a run may use: matches per query, and bytes of partial matches per unit."""
+    """What a run may use: matches per query, and bytes of partial matches per unit.
+
+    With `spill`, what is more than that goes to files.
+    """
 
     max_matches: int = 10_000_000
     max_state_bytes: int = 4 * 2**30
+    spill: Spill | None = None
 
 
 @dataclass(frozen=True)
@@ -96,7 +101,13 @@ class UnitGroup:
         inputs = self._plan.inputs(operator)
         channels = [Channel(side, sender) for side, source in enumerate(inputs) for sender in routing.senders(source)]
         for number in numbers:
-            unit = ProcessingUnit(spec, number, channels, max_state_bytes=self._limits.max_state_bytes)
+            unit = ProcessingUnit(
+                spec,
+                number,
+                channels,
+                max_state_bytes=self._limits.max_state_bytes,
+                spill=self._limits.spill,
+            )
             self.units[operator.name, number] = unit
             self._senders[unit.name] = sender = Sender(unit.name, routing.edges_from(operator))
             for channel in channels:

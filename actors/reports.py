@@ -22,6 +22,7 @@ class UnitReport:
     state_rows: int
     state_bytes: int
     busy_s: float = 0.0
+    most_spilled_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class OperatorReport:
     emitted: int
     state_bytes: int
     busiest: float = 0.0
+    most_spilled_bytes: int = 0
 
 
 def unit_reports(units: Mapping[tuple[str, int], ProcessingUnit], copy: int) -> tuple[UnitReport, ...]:
@@ -50,6 +52,7 @@ def unit_reports(units: Mapping[tuple[str, int], ProcessingUnit], copy: int) -> 
             unit.counters.emitted,
             unit.logic.state_rows,
             unit.logic.state_bytes,
+            most_spilled_bytes=unit.memory.most_on_disk,
         )
         for (operator, number), unit in units.items()
     )
@@ -72,4 +75,5 @@ def operator_report(
         sum(unit.emitted for unit in mine),
         sum(unit.state_bytes for unit in mine),
         max(unit.busy_s for unit in mine) / seconds if seconds > 0 else 0.0,
+        max(unit.most_spilled_bytes for unit in mine),
     )

@@ -10,6 +10,7 @@ from actors.operators.join import JoinLogic
 from actors.operators.kleene import KleeneBinaryLogic, KleeneUnaryLogic
 from actors.operators.negation import NegationLogic
 from actors.output import Counters
+from actors.state_memory import Spill, StateMemory
 from decopa.errors import CheckpointError, LimitError
 from decopa.planning.plan import Rule
 from shuffler.batch import Batch
@@ -46,10 +47,20 @@ class ProcessingUnit:
     A side's watermark is the least over its senders, so results do not depend on how senders interleave.
     """
 
-    def __init__(self, spec: OperatorSpec, number: int, channels: Sequence[Channel], *, max_state_bytes: int) -> None:
+    def __init__(
+        self,
+        spec: OperatorSpec,
+        number: int,
+        channels: Sequence[Channel],
+        *,
+        max_state_bytes: int,
+        spill: Spill | None = None,
+    ) -> None:
         self.name = f"{spec.operator.name}/{number}"
         self._title = spec.plan.text(spec.operator)
-        self._max_state_bytes = max_state_bytes
+        self._max_state_bytes, self._spills = max_state_bytes, spill is not None
+        self.memory = StateMemory(max_state_bytes, spill)
+        spec = replace(spec, memory=self.memory)
         self.logic = _LOGIC[spec.plan.rule(spec.operator)](spec)  # type: ignore[call-arg]
         self._watermarks = dict.fromkeys(channels, NOTHING_YET)
         self._sides = dict.fromkeys({channel.side for channel in channels}, NOTHING_YET)
@@ -70,9 +81,12 @@ class ProcessingUnit:
     def on_batch(self, channel: Channel, batch: Batch) -> Iterator[Batch]:
         """Matches that arise from a batch, chunk by chunk."""
         self.counters.ingested += batch.length
-        for match in self.logic.on_batch(channel.side, batch):
-            self.counters.emitted += match.length
-            yield match
+        try:
+            for match in self.logic.on_batch(channel.side, batch):
+                self.counters.emitted += match.length
+                yield match
+        except LimitError as err:
+            raise LimitError(f"unit {self.name} of operator {self._title}: {err}") from None
         self._check_state()
 
     def on_watermark(self, channel: Channel, watermark_us: int) -> Iterator[Batch]:
@@ -104,7 +118,7 @@ class ProcessingUnit:
 
     def _check_state(self) -> None:
         held = self.logic.state_bytes
-        if held > self._max_state_bytes:
+        if held > self._max_state_bytes and not self._spills:  # else the rest is on disk, which has its own limit
             raise LimitError(
                 f"unit {self.name} of operator {self._title} holds {held / 2**20:,.0f} MiB of partial matches "
                 f"({self.logic.state_rows:,} rows), more than the limit of {self._max_state_bytes / 2**20:,.0f} MiB; "

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from actors.group import Limits
+    from actors.state_memory import Spill
     from cluster.checkpoint.recovery import Checkpoints
     from cluster.options import Placement, RayOptions
     from costmodel.capacity import Capacity, Objective
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 _HOME = {
     "Limits": "actors.group",
+    "Spill": "actors.state_memory",
     "BadRows": "shuffler.dead_letters",
     "Lateness": "shuffler.lateness",
     "Placement": "cluster.options",
@@ -84,6 +86,7 @@ __all__ = [
     "RayOptions",
     "Replay",
     "RunResult",
+    "Spill",
     "Statistics",
     "StatisticsError",
     "TraceColumns",

@@ -45,7 +45,19 @@ def add_runtime_arguments(run: argparse.ArgumentParser) -> None:
     run.add_argument("--batch-size", metavar="N", type=count, help="events that are processed together")
     run.add_argument("--max-matches", metavar="N", type=count, help="stop above this many (default: 10 million)")
     run.add_argument(
-        "--max-state-mb", metavar="N", type=count, help="stop if a unit stores more than this (default: 4096)"
+        "--max-state-mb",
+        metavar="N",
+        type=count,
+        help="stop if a unit stores more than this, or go on with --spill (default: 4096)",
+    )
+    run.add_argument(
+        "--spill",
+        metavar="DIR",
+        type=Path,
+        help="a folder, on every node, for what a unit stores beyond --max-state-mb",
+    )
+    run.add_argument(
+        "--max-spill-mb", metavar="N", type=count, help="stop if a unit spills more than this (default: 65536)"
     )
     run.add_argument("--report", metavar="FILE", type=Path, help="write a page (.html) about the run")
     ray = run.add_argument_group("on Ray")
@@ -136,6 +148,8 @@ def check(args: argparse.Namespace) -> None:
         raise DecoPaError(
             "--emulate needs to know the capacity of a unit; give --iota and --kappa, per second, or --capacity FILE"
         )
+    if args.max_spill_mb is not None and args.spill is None:
+        raise DecoPaError("--max-spill-mb is about what is spilled; name a folder for it with --spill DIR")
     if args.dead_letters is not None and args.bad_rows != "divert":
         raise DecoPaError("--dead-letters is about rows that are diverted; add --bad-rows divert")
     if str(args.trace) != "-":
@@ -161,6 +175,7 @@ def ray_options(args: argparse.Namespace, capacity: Capacity) -> RayOptions:
 def limits_of(args: argparse.Namespace) -> Limits:
     from dataclasses import replace
 
+    from actors.state_memory import Spill
     from decopa.api import DEFAULT_LIMITS
 
     limits = DEFAULT_LIMITS
@@ -168,6 +183,11 @@ def limits_of(args: argparse.Namespace) -> Limits:
         limits = replace(limits, max_matches=args.max_matches)
     if args.max_state_mb is not None:
         limits = replace(limits, max_state_bytes=args.max_state_mb * 2**20)
+    if args.spill is not None:
+        spill = Spill(args.spill.resolve())
+        if args.max_spill_mb is not None:
+            spill = replace(spill, max_bytes=args.max_spill_mb * 2**20)
+        limits = replace(limits, spill=spill)
     return limits
 
 

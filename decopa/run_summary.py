@@ -168,6 +168,9 @@ def figures(result: RunResult, *, paced: bool = False, emulated: str | None = No
         lines.append(("time", f"{result.seconds:.2f} s{rate}{', emulated' if emulated else ''}"))
     if emulated:
         lines.append(("emulated", f"each unit takes as long as one of {emulated}; times are not this machine's"))
+    spilled = max(result.operators, key=lambda report: report.most_spilled_bytes, default=None)
+    if spilled is not None and spilled.most_spilled_bytes:
+        lines.append(("spilled", f"up to {spilled.most_spilled_bytes / 2**20:,.0f} MiB by a unit of {spilled.name}"))
     latency = result.latency
     if latency.count:
         shown = f"p50 {time_text(latency.p50_s)}, p99 {time_text(latency.p99_s)}, max {time_text(latency.max_s)}"

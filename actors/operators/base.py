@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from actors.output import Counters
+from actors.state_memory import StateMemory
 from decopa.planning.plan import PlanOperator, QueryPlan
 from decopa.query.binding import BoundQuery
 from shuffler.batch import Batch
@@ -21,6 +22,7 @@ class OperatorSpec:
     operator: PlanOperator
     #: The code of a string constant in the columns that this unit sees.
     code_of: Callable[[str], int]
+    memory: StateMemory = field(default_factory=StateMemory)
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ class Closure:
         self.output = Side.of(spec.bound, spec.operator.sub_query).layout
         self.layout = Layout({**given.columns, ARRIVAL: np.dtype(np.int64)}, given.groups, given.places)
         self.identity = identity_columns(query, strip, self.alias)
-        self.store = Store(self.layout, hashed=self.identity)
+        self.store = Store(self.layout, hashed=self.identity, memory=spec.memory)
         rest = strip.positive(query) - {self.alias}
         # If another event must follow the group, a family cannot grow once the watermark has passed that event.
         self._ends_with_rest = any((self.alias, other) in query.order_constraints for other in rest)

@@ -39,7 +39,8 @@ class JoinLogic:
         self._groups = output.layout.groups
         self._aliases = (self.pairing.left_aliases, self.pairing.right_aliases)
         self._stores = tuple(
-            Store(inputs[side].layout, hashed=self._kernels[1 - side].stored_keys) for side in range(2)
+            Store(inputs[side].layout, hashed=self._kernels[1 - side].stored_keys, memory=spec.memory)
+            for side in range(2)
         )
         self._passed = tuple(_passed_rule(pairing) for pairing in pairings)
         self._watermarks = [NOTHING_YET, NOTHING_YET]

@@ -44,10 +44,10 @@ class NegationLogic:
         output = Side.of(bound, spec.operator.sub_query).layout
         self._output_columns = {name: positive.layout.place(name) for name in output.columns}
         self._kernel = self._write_kernel(spec, positive, negated)
-        self._negated = Store(negated.layout, hashed=self._kernel.stored_keys)
+        self._negated = Store(negated.layout, hashed=self._kernel.stored_keys, memory=spec.memory)
         waiting = Layout({**positive.layout.columns, DEADLINE: np.dtype(np.int64)}, positive.layout.groups,
                          positive.layout.places)  # fmt: skip
-        self._waiting = Store(waiting, key=DEADLINE)
+        self._waiting = Store(waiting, key=DEADLINE, memory=spec.memory)
         self._positive_watermark = self._negated_watermark = NOTHING_YET
 
     def _write_kernel(self, spec: OperatorSpec, positive: Side, negated: Side) -> ProbeKernel:

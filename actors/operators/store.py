@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from actors.state_memory import StateMemory
 from shuffler.batch import Array, Batch, Indices, flat_members, length_of, start_of
 from shuffler.hashing import hash_columns
 from shuffler.layout import Layout
@@ -19,8 +20,16 @@ _SMALLEST = 1024
 
 
 class Store:
-    def __init__(self, layout: Layout, *, key: str = "min_ts", hashed: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        *,
+        key: str = "min_ts",
+        hashed: Sequence[str] | None = None,
+        memory: StateMemory | None = None,
+    ) -> None:
         self.layout, self.key_name = layout, key
+        self._memory = memory or StateMemory()
         self.hashed = None if hashed is None else tuple(hashed)
         self.begin = self.end = 0
         self.columns: dict[str, Array] = {name: np.empty(0, dtype) for name, dtype in layout.columns.items()}
@@ -30,7 +39,7 @@ class Store:
         self.head = np.empty(0, dtype=np.int64)
         #: Rows before cursor[0] are linked into the index; a one-element array so that kernels can move it.
         self.cursor = np.zeros(1, dtype=np.int64)
-        self._heaps = {alias: _Heap(members) for alias, members in layout.groups.items()}
+        self._heaps = {alias: _Heap(members, self._memory) for alias, members in layout.groups.items()}
 
     def __len__(self) -> int:
         return self.end - self.begin
@@ -155,14 +164,15 @@ class Store:
         # Double unless dropping what was evicted frees half: each row is then moved a bounded number of times.
         wanted = max(_SMALLEST, 2 * (live + count))
         for name, column in self.columns.items():
-            moved = np.empty(wanted, dtype=column.dtype)
+            moved = self._memory.empty(wanted, column.dtype)
             moved[:live] = column[self.begin : self.end]
             self.columns[name] = moved
         if self.hashed is not None:
-            hashes = np.empty(wanted, dtype=np.int64)
+            hashes = self._memory.empty(wanted, np.int64)
             hashes[:live] = self.hashes[self.begin : self.end]
-            self.hashes, self.previous = hashes, np.empty(wanted, dtype=np.int64)
-            self.head = np.full(1 << (2 * wanted - 1).bit_length(), -1, dtype=np.int64)
+            self.hashes, self.previous = hashes, self._memory.empty(wanted, np.int64)
+            self.head = self._memory.empty(1 << (2 * wanted - 1).bit_length(), np.int64)
+            self.head.fill(-1)
         self.cursor[0] = 0
         self.begin, self.end = 0, live
 
@@ -170,7 +180,8 @@ class Store:
 class _Heap:
     """Members of Kleene groups, appended one after the other; rows point into it."""
 
-    def __init__(self, members: dict[str, np.dtype]) -> None:
+    def __init__(self, members: dict[str, np.dtype], memory: StateMemory) -> None:
+        self._memory = memory
         self.columns: dict[str, Array] = {name: np.empty(0, dtype) for name, dtype in members.items()}
         self.used = 0
 
@@ -193,8 +204,11 @@ class _Heap:
     def compact(self, starts: Indices, lengths: Indices) -> Indices:
         """Keeps only the groups of the given rows, in new arrays; returns where they begin now."""
         places = flat_members(starts, lengths)
-        self.columns = {name: column[places].copy() for name, column in self.columns.items()}
         self.used = int(lengths.sum())
+        for name, column in self.columns.items():
+            kept = self._memory.empty(self.used, column.dtype)
+            kept[:] = column[places]
+            self.columns[name] = kept
         return np.cumsum(lengths) - lengths
 
     def clear(self) -> None:
@@ -206,6 +220,6 @@ class _Heap:
         if self.used + count <= capacity:
             return
         for name, column in self.columns.items():
-            grown = np.empty(max(_SMALLEST, 2 * (self.used + count)), dtype=column.dtype)
+            grown = self._memory.empty(max(_SMALLEST, 2 * (self.used + count)), column.dtype)
             grown[: self.used] = column[: self.used]
             self.columns[name] = grown
