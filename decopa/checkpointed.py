@@ -107,6 +107,8 @@ def run_with_checkpoints(
     options = ray or RayOptions()
     queries = as_workload(query)
     _check_alternatives(queries)
+    if limits.spill is not None:
+        raise CheckpointError("a checkpoint is made of rows in memory, so units cannot spill; leave out one of the two")
     store = CheckpointStore(checkpoints.location)
     saved = store.latest()
     if saved is not None:
