@@ -19,7 +19,8 @@ from decopa.planning.plan import Plan
 ROOT = Path(__file__).resolve().parents[1]
 #: Whatever is run or copied: code, scripts, settings, and examples in documents.
 SUFFIXES = (".py", ".sh", ".md", ".yml", ".yaml", ".toml", ".json", ".properties", ".html", "")
-SKIPPED = {".git", ".venv", ".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache", "__pycache__", "out"}
+CACHES = {".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache", "__pycache__"}
+SKIPPED = {".git", ".venv", ".venv-peers", "out", *CACHES}
 #: Documents may say what not to do; nothing else may do it.
 TALKS_ABOUT_IT = {"docs/security.md", "tests/test_security.py"}
 FORBIDDEN = {

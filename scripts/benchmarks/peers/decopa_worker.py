@@ -1,0 +1,83 @@
+"""decopa itself: in this process, or on a Ray that is started here with one unit per operator.
+
+The plan joins rare types first, as a planner that knows the rates would. The clock runs from the Arrow table, checks
+and split by type included, to the columns of all matches in memory.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import decopa
+from actors.group import Limits
+from cluster.local import DEFAULT_BATCH_SIZE, LocalRuntime
+from decopa.planning.left_deep import left_deep
+from decopa.planning.plan import Plan
+from scripts.benchmarks.peers.job import Job, Outcome, worker
+from scripts.benchmarks.peers.ladder import repeated
+from scripts.benchmarks.peers.query import SequenceQuery
+from shuffler.source import open_trace
+
+UNLIMITED = Limits(max_matches=10**9, max_state_bytes=2**40)
+WARM_UP_EVENTS = 20_000
+
+
+def run(job: Job) -> Outcome:
+    trace = pq.read_table(job.trace)
+    plan = rare_first(job.query, trace)
+    if job.form == "local":
+        pa.set_cpu_count(1)
+        batch_size = job.batch_events or DEFAULT_BATCH_SIZE
+        run_local(plan, trace.slice(0, WARM_UP_EVENTS), batch_size)
+        first = run_local(plan, trace, batch_size)
+        return repeated(
+            lambda events: run_local(plan, trace.slice(0, events), batch_size),
+            first,
+            limit_s=job.limit_s,
+            repeat=job.repeat,
+        )
+    if job.form == "ray-all-cores":
+        os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    from cluster.ray_session import ray_session
+
+    with ray_session(cpus=8, dashboard=False):
+        _run_on_ray(plan, trace.slice(0, WARM_UP_EVENTS))
+        first = _run_on_ray(plan, trace)
+        return repeated(
+            lambda events: _run_on_ray(plan, trace.slice(0, events)), first, limit_s=job.limit_s, repeat=job.repeat
+        )
+
+
+def rare_first(query: SequenceQuery, trace: pa.Table) -> Plan:
+    """One unit per operator, left-deep from the rarest type on."""
+    parsed = decopa.parse(query.text)
+    counts = Counter(trace.column("type").to_pylist())
+    order = sorted(parsed.aliases, key=lambda alias: counts[parsed.position(alias).type])
+    return Plan((left_deep(parsed, order),))
+
+
+def run_local(plan: Plan, trace: pa.Table, batch_size: int = DEFAULT_BATCH_SIZE) -> Outcome:
+    began = time.perf_counter()
+    runtime = LocalRuntime(plan, open_trace(trace), limits=UNLIMITED, ordered=False, batch_size=batch_size)
+    runtime.run()
+    seconds = time.perf_counter() - began
+    (sink,) = runtime.sinks
+    return Outcome(sink.rows, trace.num_rows, seconds)
+
+
+def _run_on_ray(plan: Plan, trace: pa.Table) -> Outcome:
+    from cluster.feeding import TraceBlocks
+    from cluster.options import RayOptions
+    from cluster.ray_runtime import RayRuntime
+
+    result = RayRuntime(plan, TraceBlocks(open_trace(trace)), limits=UNLIMITED, options=RayOptions()).run()
+    return Outcome(result.matches[0].num_rows, trace.num_rows, result.seconds)
+
+
+if __name__ == "__main__":
+    worker(run)

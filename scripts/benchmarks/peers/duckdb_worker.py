@@ -1,0 +1,91 @@
+"""DuckDB on one thread: plain join, time-bucket join, and the time-bucket join in micro-batches.
+
+For the joins the events are loaded before the clock starts. In micro-batches each batch arrives as an Arrow table with
+the events before it that may still matter; Arrow slices cost nothing, so keeping that window is free for DuckDB.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from scripts.benchmarks.peers.job import Job, Outcome, worker
+from scripts.benchmarks.peers.ladder import climb, repeated
+from scripts.benchmarks.peers.sql import bucket_join, plain_join
+
+
+def run(job: Job) -> Outcome:
+    trace = pq.read_table(job.trace)
+    if job.form == "batches":
+        in_batches(job, trace.slice(0, 3 * job.batch_events))  # warm-up
+        first = in_batches(job, trace)
+        return repeated(
+            lambda events: in_batches(job, trace.slice(0, events)), first, limit_s=job.limit_s, repeat=job.repeat
+        )
+    sql = plain_join(job.query) if job.form == "plain" else bucket_join(job.query, "duckdb")
+    outcome = climb(
+        lambda events: _joined(sql, trace.slice(0, events), 2 * job.limit_s),
+        trace.num_rows,
+        limit_s=job.limit_s,
+        repeat=job.repeat,
+    )
+    if outcome is None:
+        raise SystemExit("not even the shortest beginning of the trace was joined in time")
+    return outcome
+
+
+def _connect() -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect()
+    connection.execute("SET threads = 1")
+    connection.execute("SET preserve_insertion_order = false")
+    return connection
+
+
+def _joined(sql: str, trace: pa.Table, limit_s: float) -> Outcome | None:
+    """Fills a temporary table with one row of ids per match; None if that takes longer than the limit."""
+    connection = _connect()
+    connection.register("trace", trace)
+    connection.execute("CREATE TABLE events AS SELECT * FROM trace")
+    alarm = threading.Timer(limit_s, connection.interrupt)
+    alarm.start()
+    try:
+        began = time.perf_counter()
+        connection.execute(f"CREATE TEMP TABLE matches AS {sql}")
+        seconds = time.perf_counter() - began
+    except duckdb.InterruptException:
+        return None
+    finally:
+        alarm.cancel()
+    return Outcome(_count(connection), trace.num_rows, seconds)
+
+
+def in_batches(job: Job, trace: pa.Table) -> Outcome:
+    """Batch by batch: the matches that end in the batch; stops at the limit, after a whole batch."""
+    connection = _connect()
+    ts = trace.column("ts").to_numpy()
+    names = ", ".join(f"{alias}_id BIGINT" for alias in job.query.aliases)
+    connection.execute(f"CREATE TEMP TABLE matches ({names})")
+    began, done = time.perf_counter(), 0
+    while done < trace.num_rows and time.perf_counter() - began < job.limit_s:
+        end = min(done + job.batch_events, trace.num_rows)
+        oldest = int(np.searchsorted(ts, ts[done] - job.query.window_us, side="left"))
+        connection.register("events", trace.slice(oldest, end - oldest))
+        connection.execute(f"INSERT INTO matches {bucket_join(job.query, 'duckdb', fresh_from=done)}")
+        done = end
+    seconds = time.perf_counter() - began
+    return Outcome(_count(connection), done, seconds)
+
+
+def _count(connection: duckdb.DuckDBPyConnection) -> int:
+    counted = connection.execute("SELECT count(*) FROM matches").fetchone()
+    assert counted is not None
+    return int(counted[0])
+
+
+if __name__ == "__main__":
+    worker(run)

@@ -1,0 +1,47 @@
+"""How much of a trace a contender can do in the time it has, and how often to repeat that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from scripts.benchmarks.peers.job import Outcome
+
+FIRST_EVENTS = 1_000
+FACTOR = 4
+LEAST_MEASURED_S = 1.5  # short runs repeat until they add up to this, or a cold cache would decide a ratio
+MOST_REPEATS = 10  # times `repeat`, for runs that are shorter still
+
+
+def climb(run: Callable[[int], Outcome | None], total: int, *, limit_s: float, repeat: int) -> Outcome | None:
+    """The outcome on the longest beginning of the trace that `run` is expected to finish in the limit.
+
+    `run` takes a number of events and gives None if it was stopped. Beginnings grow fourfold; the next one is expected
+    to take longer by the same factor as the last one did, at first sixteenfold, as for a join of all pairs. The first
+    is done twice, to warm up.
+    """
+    done: Outcome | None = None
+    size, growth = min(FIRST_EVENTS, total), float(FACTOR**2)
+    run(size)
+    while True:
+        outcome = run(size)
+        if outcome is None:
+            return done
+        if done is not None:
+            growth = max(float(FACTOR), outcome.seconds / done.seconds)
+        done = outcome
+        if size == total or outcome.seconds * growth > limit_s:
+            return repeated(run, done, limit_s=limit_s, repeat=repeat)
+        size = min(size * FACTOR, total)
+
+
+def repeated(run: Callable[[int], Outcome | None], first: Outcome, *, limit_s: float, repeat: int) -> Outcome:
+    """The fastest of `repeat` runs or more, fewer if they take longer than the limit together."""
+    best, spent, runs = first, first.seconds, 1
+    while spent < limit_s and (runs < repeat or (spent < LEAST_MEASURED_S and runs < MOST_REPEATS * repeat)):
+        outcome = run(first.events)
+        if outcome is None:
+            break
+        spent, runs = spent + outcome.seconds, runs + 1
+        best = min(best, outcome, key=lambda each: each.seconds)
+    return replace(best, runs=runs)

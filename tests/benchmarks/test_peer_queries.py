@@ -1,0 +1,115 @@
+"""What the peers are told is the same question: SQL and FlinkCEP's settings against the brute force."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import decopa
+from scripts.benchmarks.peers import duckdb_worker, flink_job, sql
+from scripts.benchmarks.peers.cases import EQUAL_KEYS, THREE_INEQUALITIES
+from scripts.benchmarks.peers.job import Job
+from scripts.benchmarks.peers.query import SequenceQuery
+from tests.support.brute_force import brute_force
+
+THREE = SequenceQuery((("a", "A"), ("b", "B"), ("c", "C")), THREE_INEQUALITIES, 30)
+KEYED = SequenceQuery((("a", "A"), ("b", "B"), ("c", "C"), ("d", "D")), EQUAL_KEYS, 61, key="k", buckets_per_window=2)
+CHAIN = SequenceQuery((("a", "B"), ("b", "A"), ("c", "B")), (("a", "k", "=", "b", "k"), ("b", "x", ">=", "c", "y")), 25)
+QUERIES = {"three": THREE, "keyed": KEYED, "chain": CHAIN}
+Rows = list[tuple[int, ...]]
+
+
+def small_trace(seed: int) -> pa.Table:
+    """Every third event or so shares its time with another, and pairs exactly one window apart are common."""
+    rng, size = np.random.default_rng(seed), 90
+    return pa.table(
+        {
+            "id": np.arange(size),
+            "ts": np.cumsum(rng.integers(0, 6, size)),
+            "type": rng.choice(list("ABCDE"), size, p=[0.3, 0.25, 0.2, 0.2, 0.05]),
+            "x": rng.random(size),
+            "y": rng.random(size),
+            "k": rng.integers(0, 2, size),
+        }
+    )
+
+
+def expected(query: SequenceQuery, trace: pa.Table) -> Rows:
+    matches = brute_force(decopa.parse(query.text), trace.to_pylist())
+    return sorted(tuple(match[alias][0] for alias in query.aliases) for match in matches)
+
+
+def selected(text: str, trace: pa.Table) -> Rows:
+    connection = duckdb.connect()
+    connection.register("events", trace)
+    return sorted(connection.execute(text).fetchall())
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", QUERIES)
+def test_both_joins_give_every_match_once(name: str, seed: int) -> None:
+    query, trace = QUERIES[name], small_trace(seed)
+    matches = expected(query, trace)
+    assert matches
+    assert selected(sql.plain_join(query), trace) == matches
+    assert selected(sql.bucket_join(query, "duckdb"), trace) == matches
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_fresh_events_end_only_new_matches(name: str) -> None:
+    query, trace = QUERIES[name], small_trace(0)
+    new = [match for match in expected(query, trace) if match[-1] >= 45]
+    assert new
+    assert selected(sql.bucket_join(query, "duckdb", fresh_from=45), trace) == new
+
+
+@pytest.mark.parametrize("batch_events", [1, 7, 50, 1000])
+def test_batches_find_what_the_whole_trace_has(batch_events: int) -> None:
+    trace = small_trace(1)
+    job = Job("", THREE, "batches", limit_s=60, repeat=1, batch_events=batch_events)
+    outcome = duckdb_worker.in_batches(job, trace)
+    assert (outcome.events, outcome.matches) == (trace.num_rows, len(expected(THREE, trace)))
+
+
+def test_spark_divides_whole_numbers_by_its_own_word() -> None:
+    assert "ts DIV 30 AS bucket" in sql.bucket_join(THREE, "spark")
+    assert "//" not in sql.bucket_join(THREE, "spark")
+
+
+def test_the_text_is_a_query_of_the_language() -> None:
+    query = decopa.parse(CHAIN.text)
+    assert query.window_us == 25
+    assert CHAIN.text == "PATTERN SEQ(B a, A b, B c) WHERE a.k = b.k AND b.x >= c.y WITHIN 25 us"
+
+
+def test_an_alias_that_comes_later_cannot_stand_first() -> None:
+    with pytest.raises(ValueError, match="name the earlier alias first"):
+        SequenceQuery((("a", "A"), ("b", "B")), (("b", "x", "<", "a", "x"),), 10)
+
+
+def test_flink_is_told_places_of_types_and_values() -> None:
+    told = flink_job.settings(Job("", CHAIN, "", limit_s=5, repeat=1), Path("trace.csv"))
+    assert told["positions"] == "a,b,c"
+    assert told["types"] == "1,0,1"
+    assert told["comparisons"] == "a:0 = b:0;b:1 >= c:2"
+    assert (told["window"], told["key"]) == (25, -1)
+    assert flink_job.settings(Job("", KEYED, "", limit_s=5, repeat=1), Path("trace.csv"))["key"] == 0
+
+
+def test_flinks_trace_has_numbers_only() -> None:
+    trace = pa.table(
+        {"id": [0, 1, 2], "ts": [3, 4, 4], "type": ["B", "E", "A"], "k": [1, 2, None], "x": [0.5] * 3, "y": [0.1] * 3}
+    )
+    rows = [tuple(row.values()) for row in flink_job.as_numbers(trace, CHAIN).to_pylist()]
+    assert rows[:2] == [(3, 1, 1.0, 0.5, 0.1), (4, -1, 2.0, 0.5, 0.1)]
+    assert rows[2][2] != rows[2][2]  # not a number
+
+
+def test_a_job_survives_the_journey(tmp_path: Path) -> None:
+    job = Job("trace.parquet", KEYED, "batches", limit_s=2.5, repeat=3, batch_events=100)
+    job.save(tmp_path / "job.json")
+    assert Job.load(tmp_path / "job.json") == job
