@@ -39,7 +39,7 @@ from shuffler.work_clock import WorkClock
 class StateStore(Protocol):
     """Where states of checkpoints are kept."""
 
-    def write_state(self, number: int, process: str, payload: bytes) -> Any: ...
+    def write_state(self, number: int, process: str, payload: bytes, attempt: int) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,7 @@ class UnitShell(Shell):
     def __init__(self, setup: UnitSetup) -> None:
         super().__init__(setup.name, setup.title)
         self._interpret, self._emulation, self._store = setup.interpret, setup.emulation, setup.store
+        self._attempt = setup.attempt
         # One thread: states are written in the order of their checkpoints, while the unit goes on.
         self._writer = ThreadPoolExecutor(1)
         self._stored: KeptResults[Any] = KeptResults()
@@ -139,7 +140,8 @@ class UnitShell(Shell):
 
     def _cut(self, number: int, state: bytes) -> None:
         assert self._store is not None, "a barrier came, but nobody said where to keep states"
-        self._stored.put(number, self._writer.submit(self._store.write_state, number, self.name, state))
+        writing = self._writer.submit(self._store.write_state, number, self.name, state, self._attempt)
+        self._stored.put(number, writing)
 
     def _status(self) -> UnitStatus:
         return UnitStatus(

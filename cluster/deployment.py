@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import ray
-from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
+from ray.exceptions import GetTimeoutError, ObjectLostError, RayActorError, RayTaskError
 
 from actors.emulation import Emulation
 from actors.group import Limits
@@ -27,6 +28,10 @@ from shuffler.topology import Topology, UnitProcess
 
 #: How long to wait for the actor that failed to say so, once its peers have noticed.
 _CAUSE_PATIENCE_S = 5.0
+#: An actor that has not finished what it is doing by then is not kept for another attempt.
+_RENEWAL_PATIENCE_S = 2.0
+#: What tells that an actor is gone, or a result with the node that it was on.
+_LOSSES = (RayActorError, ObjectLostError)
 
 
 class ActorLost(DeployError):
@@ -70,6 +75,8 @@ class Deployment:
         self.units: dict[str, Any] = {}
         self.shufflers: dict[str, Any] = {}
         self._watches: dict[Any, str] = {}
+        self._kept: frozenset[str] = frozenset()
+        self._created_at = 0.0
 
     def __enter__(self) -> Deployment:
         try:
@@ -87,15 +94,60 @@ class Deployment:
         return {**self.sinks, **self.units, **self.shufflers}
 
     def _start(self) -> None:
-        self._places = places = Places(self.topology, self._options.placement)
+        self._places = Places(self.topology, self._options.placement)
+        self._renew({})
+
+    def renew(self, attempt: int, restored: Restored | None) -> bool:
+        """Another attempt: actors that live begin anew, those that are gone are replaced. False if nothing is done
+        because places are gone, too.
+
+        Most of a recovery would else be the start of processes.
+        """
+        assert self._places is not None
+        if not self._places.intact:
+            return False
+        self._watches = {}
+        self._attempt, self._restored = attempt, restored or Restored({}, {})
+        self._renew(self._idle())
+        return True
+
+    def _idle(self) -> dict[str, Any]:
+        """The actors that live, once they have finished what they were doing; others are stopped."""
+        calls = {actor.idle.remote(): name for name, actor in self.actors.items()}
+        ready, busy = ray.wait(list(calls), num_returns=len(calls), timeout=_RENEWAL_PATIENCE_S, fetch_local=False)
+        living = {}
+        for call in ready:
+            try:
+                ray.get(call)
+            except (RayTaskError, *_LOSSES):
+                continue
+            living[calls[call]] = self.actors[calls[call]]
+        for call in busy:
+            ray.kill(self.actors[calls[call]], no_restart=True)
+        return living
+
+    def _renew(self, living: Mapping[str, Any]) -> None:
+        """Actors for this attempt: those that live are reset, the others are made."""
+        assert self._places is not None
         topology, options = self.topology, self._options
+        self._created_at = time.time()
+        resets: dict[Any, str] = {}
+
+        def actor(name: str, kind: Any, setup: Any, settings: Mapping[str, Any]) -> Any:
+            if name in living:
+                resets[living[name].reset.remote(setup)] = name
+                return living[name]
+            # A name is free again only some time after its actor has died, so that each attempt has its own.
+            return kind.options(**settings, name=name, namespace=f"{self._namespace}-{self._attempt}").remote(setup)
+
         for part, name in enumerate(topology.sink_names):
-            setup = SinkSetup(part, topology, self._form, self._limits, self._attempt, options.metrics)
-            self.sinks[name] = as_actor(Sink).options(name=name, namespace=self._namespace, num_cpus=0).remote(setup)
+            sink = SinkSetup(part, topology, self._form, self._limits, self._attempt, options.metrics)
+            self.sinks[name] = actor(name, as_actor(Sink), sink, {"num_cpus": 0})
         # Receivers first, since senders are given their handles.
         for process in receivers_first(topology):
-            settings = {**places.options(process.name), "name": process.name, "namespace": self._namespace}
-            self.units[process.name] = self._class_of(process).options(**settings).remote(self._unit_setup(process))
+            name = process.name
+            unit = self._unit_setup(process)
+            self.units[name] = actor(name, self._class_of(process), unit, self._places.options(name))
         for number, name in enumerate(topology.shuffler_names):
             shuffler = ShufflerSetup(
                 number,
@@ -111,8 +163,10 @@ class Deployment:
                 options.metrics,
                 self._restored.shufflers.get(name),
             )
-            settings = {**places.options(name), "name": name, "namespace": self._namespace}
-            self.shufflers[name] = as_actor(Shuffler).options(**settings).remote(shuffler)
+            self.shufflers[name] = actor(name, as_actor(Shuffler), shuffler, self._places.options(name))
+        for call, name in resets.items():  # before anything else is asked, or it would be told of the attempt before
+            self._check(call, name)
+        self._kept = frozenset(living)
         self._watches = {actor.watch.remote(): name for name, actor in self.actors.items()}
 
     def _unit_setup(self, process: UnitProcess) -> UnitSetup:
@@ -171,7 +225,7 @@ class Deployment:
     def _check(self, call: Any, name: str) -> Any:
         try:
             return ray.get(call)
-        except (RayTaskError, RayActorError) as err:
+        except (RayTaskError, *_LOSSES) as err:
             raise self._cause(err, name) from None
 
     def _cause(self, error: Exception, name: str) -> DecoPaError:
@@ -186,7 +240,7 @@ class Deployment:
                 break
             try:
                 ray.get(ready[0])
-            except (RayTaskError, RayActorError) as err:
+            except (RayTaskError, *_LOSSES) as err:
                 other = self._failure(err, self._watches[ready[0]])
                 if not isinstance(other, PeerFailed):
                     return other
@@ -207,6 +261,12 @@ class Deployment:
     def senders_first(self) -> list[str]:
         """The units' processes, each after all that send to it."""
         return [process.name for process in reversed(receivers_first(self.topology))]
+
+    def process_start_s(self) -> float:
+        """How long it took until the last process of this attempt was there, with all that it imports."""
+        calls = {actor.born.remote(): name for name, actor in self.actors.items() if name not in self._kept}
+        born = [self._check(call, name) for call, name in calls.items()]
+        return max(0.0, max(born, default=self._created_at) - self._created_at)
 
     def statuses(self) -> list[UnitStatus]:
         """What every unit's process did so far."""

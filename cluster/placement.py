@@ -6,7 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import ray
-from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+from ray.util.placement_group import (
+    PlacementGroup,
+    placement_group,
+    placement_group_table,
+    remove_placement_group,
+)
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from cluster.options import Placement
@@ -15,6 +20,10 @@ from shuffler.topology import Topology
 
 #: How long to wait for places that others hold.
 PATIENCE_S = 60.0
+
+
+class NoRoom(DeployError):
+    """The cluster has too few places, or others hold them."""
 
 
 def places_needed(topology: Topology) -> int:
@@ -41,7 +50,7 @@ class Places:
         self._group: PlacementGroup = placement_group(bundles, strategy=placement.strategy)
         if not self._group.wait(PATIENCE_S):
             self.release()
-            raise DeployError(
+            raise NoRoom(
                 f"the cluster has no room for the plan: {len(bundles)} CPUs ({len(topology.units)} units and "
                 f"{topology.shufflers} shufflers, placed {placement.strategy}) did not become free within "
                 f"{PATIENCE_S:.0f} s; use fewer --units, another --placement, or wait for other jobs to end"
@@ -50,6 +59,11 @@ class Places:
     def options(self, name: str) -> dict[str, Any]:
         place = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=self._names.index(name))
         return {"num_cpus": 1, "scheduling_strategy": place}
+
+    @property
+    def intact(self) -> bool:
+        """Whether all places are still there: no node that had some of them is lost."""
+        return bool(placement_group_table(self._group)["state"] == "CREATED")
 
     def release(self) -> None:
         remove_placement_group(self._group)
@@ -62,7 +76,7 @@ def _check_room(units: int, shufflers: int) -> None:
     if needed > cpus:
         fewer = cpus - shufflers
         advice = f"use --units {fewer} or fewer" if fewer >= 1 else "use a cluster with more CPUs"
-        raise DeployError(
+        raise NoRoom(
             f"the plan needs {needed} CPUs ({units} units and {shufflers} shufflers) but the cluster has {cpus}; "
             f"{advice}, or add nodes"
         )

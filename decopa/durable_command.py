@@ -115,6 +115,8 @@ def _summarize(result: CheckpointedRun, out: str | None) -> None:
     if result.checkpoint_s:
         median = numbers.median(result.checkpoint_s)
         tell("checkpoints", f"{len(result.checkpoint_s):,}, median {median * 1e3:,.0f} ms from barrier to publication")
+    if result.given_up:
+        tell("note", f"{len(result.given_up):,} checkpoints could not be written, the last: {result.given_up[-1]}")
     if result.recoveries:
         tell("recoveries", f"{len(result.recoveries):,}")
     tell("matches", f"{result.published.matches:,} in {len(result.published.parts):,} parts")

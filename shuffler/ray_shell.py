@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
@@ -12,6 +13,7 @@ import ray
 
 from decopa.errors import DecoPaError, DeployError
 from shuffler.ray_links import PeerFailed
+from shuffler.ray_metrics import Publisher
 
 #: Watching and asking for reports must not wait behind messages.
 CONTROL = "control"
@@ -51,7 +53,11 @@ class KeptResults(Generic[T]):
 class Shell:
     """Base of the actors. A failure is kept: later messages meet it again, and `watch` ends with it."""
 
+    _metrics: Publisher | None = None
+
     def __init__(self, name: str, title: str) -> None:
+        #: When the process was there, with all that it imports.
+        self._born = time.time()
         self.name, self._title = name, title
         self._ended = threading.Event()
         self._failure: DecoPaError | None = None
@@ -87,6 +93,23 @@ class Shell:
         if self._failure is not None:
             raise self._failure
 
+    def reset(self, setup: Any) -> None:
+        """Begins anew with this setup, as another attempt would that starts a process for it.
+
+        What is still on its way from the attempt before carries that one's number and is dropped.
+        """
+        self._ended.set()  # whoever waits for something of the attempt before learns that it will not come
+        if self._metrics is not None:
+            self._metrics.stop()
+        type(self).__init__(self, setup)  # type: ignore[call-arg]  # every actor is made of its setup alone
+
+    def born(self) -> float:
+        return self._born
+
+    def idle(self) -> None:
+        """Returns when everything that came before is done."""
+
+    @ray.method(concurrency_group=CONTROL)
     def pid(self) -> int:
         """The process that this actor runs in."""
         return os.getpid()

@@ -4,10 +4,13 @@ A checkpoint begins with a barrier at every shuffler and is complete when every 
 cut, every shuffler has told where it was, and every sink has handed over the matches before the cut. Then, in this
 order: matches are staged, the manifest is written (from here on the checkpoint counts), matches are published. Events
 flow all the time.
+
+A checkpoint that cannot be written, because the disk is full, is given up: its matches are published with the next one.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,8 +21,13 @@ import ray
 
 from actors.state import ShufflerState, encode_shuffler
 from cluster.checkpoint.output import PublishedMatches
-from cluster.checkpoint.store import CheckpointStore, Manifest, StoredState
+from cluster.checkpoint.store import CheckpointStore, Manifest, NotWritten, StoredState
 from cluster.deployment import Deployment
+from decopa.errors import CheckpointError, OutputError
+
+_LOG = logging.getLogger("decopa")
+#: A checkpoint that could not be written is tried again after the usual interval, then after twice that, and so on.
+_LONGEST_WAIT_S = 10.0
 
 #: Makes one table of the matches of all parts of a plan.
 Merge = Callable[[Sequence[pa.Table]], pa.Table]
@@ -55,11 +63,19 @@ class Coordinator:
         published: Published,
         every_s: float,
         keep: int,
+        retries: int,
+        first: int,
     ) -> None:
         self._deployment, self._store, self._output, self._merge = deployment, store, output, merge
-        self._plan, self._attempt, self._every_s, self._keep = plan, attempt, every_s, keep
+        self._plan, self._attempt, self._every_s, self._keep, self._retries = plan, attempt, every_s, keep, retries
         self.published = published
-        self._next = published.number + 1
+        #: The number of the next checkpoint; a number is never used twice, even if its checkpoint was given up.
+        self.next = first
+        #: Matches of checkpoints that were given up, a table for each sink.
+        self._unpublished: list[pa.Table] | None = None
+        self._failures = 0
+        #: What kept checkpoints from being written.
+        self.given_up: list[str] = []
         self._begun_at = time.monotonic()
         self._pending: _Pending | None = None
         #: How long each checkpoint took, from its barriers to its publication.
@@ -72,13 +88,17 @@ class Coordinator:
             ready, _ = ray.wait(waiting, num_returns=len(waiting), timeout=0, fetch_local=False)
             if len(ready) == len(waiting):
                 self._complete()
-        elif time.monotonic() - self._begun_at >= self._every_s:
+        elif time.monotonic() - self._begun_at >= self._wait_s:
             self._begin(events, blocks)
+
+    @property
+    def _wait_s(self) -> float:
+        return max(self._every_s, min(_LONGEST_WAIT_S, self._every_s * float(2**self._failures)))
 
     def _begin(self, events: int, blocks: int) -> None:
         self._begun_at = time.monotonic()
-        number, deployment = self._next, self._deployment
-        self._next += 1
+        number, deployment = self.next, self._deployment
+        self.next += 1
         calls = {shuffler.barrier.remote(number): name for name, shuffler in deployment.shufflers.items()}
         calls |= {unit.stored.remote(number): name for name, unit in deployment.units.items()}
         calls |= {sink.matches_before.remote(number): name for name, sink in deployment.sinks.items()}
@@ -95,22 +115,66 @@ class Coordinator:
     def _complete(self) -> None:
         assert self._pending is not None
         pending, self._pending = self._pending, None
-        results = {name: self._deployment.result(call, name) for call, name in pending.calls.items()}
+        results: dict[str, Any] = {}
+        failure: NotWritten | None = None
+        for call, name in pending.calls.items():
+            try:
+                results[name] = self._deployment.result(call, name)
+            except NotWritten as err:
+                failure = err
         topology = self._deployment.topology
-        states: dict[str, StoredState] = {name: results[name] for name in self._deployment.units}
-        for number, name in enumerate(topology.shuffler_names):
-            payload = encode_shuffler(topology.routing, ShufflerState(number, results[name]))
-            states[name] = self._store.write_state(pending.number, name, payload)
-        tables = [results[name] for name in topology.sink_names]
-        self._publish(pending.number, pending.events, pending.blocks, states, tables, finished=False)
-        self.durations_s.append(time.monotonic() - self._begun_at)
+        tables = self._with_unpublished([results[name] for name in topology.sink_names])
+        try:
+            if failure is not None:
+                raise failure
+            states: dict[str, StoredState] = {name: results[name] for name in self._deployment.units}
+            for number, name in enumerate(topology.shuffler_names):
+                payload = encode_shuffler(topology.routing, ShufflerState(number, results[name]))
+                states[name] = self._store.write_state(pending.number, name, payload, self._attempt)
+            part = self._commit(pending.number, pending.events, pending.blocks, states, tables, finished=False)
+        except (NotWritten, OutputError) as err:
+            self._give_up(pending.number, tables, err)
+        else:
+            self._publish(part)
+            self.durations_s.append(time.monotonic() - self._begun_at)
 
-    def finish(self, events: int, blocks: int, tables: Sequence[pa.Table]) -> None:
+    def finish(self, events: int, blocks: int, last: Sequence[pa.Table]) -> None:
         """The last matches, at the end of the stream."""
-        self._publish(self._next, events, blocks, {}, tables, finished=True)
+        while True:
+            tables = self._with_unpublished(last)
+            try:
+                part = self._commit(self.next, events, blocks, {}, tables, finished=True)
+                break
+            except (NotWritten, OutputError) as err:
+                self._give_up(self.next, tables, err)
+                self.next += 1
+                last = [table.slice(0, 0) for table in last]
+                time.sleep(self._wait_s)
+        self._publish(part)
         self._output.finish()
 
-    def _publish(
+    def _with_unpublished(self, tables: Sequence[pa.Table]) -> list[pa.Table]:
+        if self._unpublished is None:
+            return list(tables)
+        both = zip(self._unpublished, tables, strict=True)
+        return [pa.concat_tables(two).unify_dictionaries() for two in both]
+
+    def _give_up(self, number: int, tables: list[pa.Table], failure: CheckpointError | OutputError) -> None:
+        """This checkpoint will not be; a few in a row end the run, since memory would not last for ever."""
+        self._unpublished = tables
+        self.given_up.append(f"checkpoint {number}: {failure}")
+        _LOG.warning("checkpoint %d could not be written, the run goes on without it: %s", number, failure)
+        # Only if no manifest can be there any more may its matches go.
+        if self._store.discard(number):
+            self._output.unstage(number)
+        self._failures += 1
+        if self._failures > self._retries:
+            raise CheckpointError(
+                f"{failure}; {self._failures} checkpoints in a row could not be written. Everything up to checkpoint "
+                f"{self.published.number} is safe: go on with `decopa resume {self._store.location}`"
+            ) from failure
+
+    def _commit(
         self,
         number: int,
         events: int,
@@ -119,25 +183,22 @@ class Coordinator:
         tables: Sequence[pa.Table],
         *,
         finished: bool,
-    ) -> None:
+    ) -> str | None:
+        """Stages the matches and completes the checkpoint; returns the name of the part that is to be published."""
+        self._store.check_attempt(self._attempt)  # who was taken for dead must not touch what others have staged
         matches = self._merge(tables)
         part = self._output.stage(number, matches)
         parts = self.published.parts if part is None else (*self.published.parts, part)
         total = self.published.matches + matches.num_rows
-        manifest = Manifest(
-            number,
-            self._attempt,
-            self._plan,
-            self._deployment.topology.shufflers,
-            events,
-            blocks,
-            states,
-            parts,
-            total,
-            finished,
+        shufflers = self._deployment.topology.shufflers
+        self._store.commit(
+            Manifest(number, self._attempt, self._plan, shufflers, events, blocks, states, parts, total, finished)
         )
-        self._store.commit(manifest)
+        self.published = Published(number, parts, total)
+        return part
+
+    def _publish(self, part: str | None) -> None:
+        self._unpublished, self._failures = None, 0
         if part is not None:
             self._output.publish([part])
-        self.published = Published(number, parts, total)
         self._store.prune(self._keep)

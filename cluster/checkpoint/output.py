@@ -10,6 +10,7 @@ removed, and written again by the next attempt.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -54,7 +55,7 @@ class PublishedMatches:
                     (self.folder / name).unlink()
                 odd = [name for name in odd if name not in later]
         except OSError as err:
-            raise OutputError(f"cannot write to {self.folder}: {err.strerror}; check the folder's rights") from err
+            raise OutputError(f"cannot write to {self.folder}: {err.strerror}; check rights and free space") from err
         if odd:
             raise OutputError(
                 f"{self.folder} holds '{odd[0]}', which this run has not written; name an empty folder, or resume the "
@@ -80,15 +81,25 @@ class PublishedMatches:
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as err:
-            raise OutputError(f"cannot write {path}: {err.strerror}; check rights and free space") from err
+            self.unstage(number)  # what was written of it takes space that may be wanted
+            # Arrow's errors have no strerror.
+            raise OutputError(f"cannot write {path}: {err.strerror or err}; check rights and free space") from err
         return name
+
+    def unstage(self, number: int) -> None:
+        """Forgets what was staged for a checkpoint that will not be."""
+        with contextlib.suppress(OSError):
+            (self._staged / f"part-{number:08d}.{self._form}").unlink(missing_ok=True)
 
     def publish(self, names: Iterable[str]) -> None:
         """Shows staged parts; those that are shown already stay as they are."""
         for name in names:
             staged = self._staged / name
-            if staged.exists():
-                os.replace(staged, self.folder / name)
+            try:
+                if staged.exists():
+                    os.replace(staged, self.folder / name)
+            except OSError as err:
+                raise OutputError(f"cannot move {staged} to {self.folder}: {err.strerror}; check rights") from err
 
     def finish(self) -> None:
         shutil.rmtree(self._staged, ignore_errors=True)

@@ -1,13 +1,16 @@
 """A run that survives: its checkpoints are where it goes on when an actor, a node or the driver is lost.
 
-What is lost takes the whole graph back to the last complete checkpoint: all actors are started anew with what they held
-then, the source plays again from the cut, and messages of the attempt before are told apart by its number.
+What is lost takes the whole graph back to the last complete checkpoint: all actors begin anew with what they held then,
+the source plays again from the cut, and messages of the attempt before are told apart by its number. Actors that live
+keep their processes, since starting those takes most of the time.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +23,7 @@ from cluster.checkpoint.store import CheckpointStore, Manifest
 from cluster.deployment import ActorLost, Deployment, Restored
 from cluster.feeding import BlockSource
 from cluster.options import RayOptions
+from cluster.placement import NoRoom
 from cluster.ray_runtime import RayRun, run_report
 from cluster.session import Progress, Session
 from decopa.errors import CheckpointError, DeployError
@@ -28,6 +32,7 @@ from decopa.planning.validate import check_structure
 from decopa.query.binding import bind
 from shuffler.codecs import needed_attributes
 from shuffler.events import EventFormat
+from shuffler.ray_links import PeerFailed
 from shuffler.strings import StringPool
 from shuffler.topology import Topology
 
@@ -53,11 +58,13 @@ class Checkpoints:
 
 @dataclass(frozen=True)
 class Recovery:
-    """One time that the run was taken up again: what was lost, and how long until events flowed again."""
+    """One time that the run was taken up again: what was lost, how long until events flowed again, and how much of
+    this was the start of processes."""
 
     lost: str
     checkpoint: int
     seconds: float
+    process_start_s: float = 0.0
 
 
 @dataclass
@@ -68,6 +75,14 @@ class CheckpointedRun:
     published: Published
     recoveries: list[Recovery] = field(default_factory=list)
     checkpoint_s: list[float] = field(default_factory=list)
+    #: Checkpoints that could not be written, and why; their matches were published with later ones.
+    given_up: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Loss:
+    process: str
+    at_s: float
 
 
 class CheckpointedRuntime:
@@ -95,59 +110,109 @@ class CheckpointedRuntime:
         self._plan, self._source, self._merge, self._output = plan, source, merge, output
         self._checkpoints, self._limits, self._options, self._recovered = checkpoints, limits, options, recovered
         self._store = CheckpointStore(checkpoints.location)
+        self._deployment: Deployment | None = None
+        self._next = 0
         self.topology = Topology(plan, options.shufflers)
         schema = source.format.schema
         self._attributes = needed_attributes([bind(part.query, schema) for part in plan.parts], schema)
 
     def run(self, progress: Progress | None = None) -> CheckpointedRun:
         """Runs to the end of the stream, from the last complete checkpoint if there is one."""
+        with _failures_told_once():
+            return self._run(progress)
+
+    def _run(self, progress: Progress | None) -> CheckpointedRun:
         result = CheckpointedRun(None, Published())
-        failures = 0
-        lost_at: float | None = None
-        lost = ""
-        while True:
-            manifest = self._store.latest()
-            if manifest is not None and manifest.finished:
-                self._output.prepare(manifest.parts, after=manifest.number)
-                self._output.finish()
-                result.published = Published(manifest.number, manifest.parts, manifest.matches)
-                return result
-            before = result.published.number
-
-            def resumed(manifest: Manifest | None = manifest, since: float | None = lost_at, what: str = lost) -> None:
-                if since is not None:
-                    number = manifest.number if manifest is not None else 0
-                    result.recoveries.append(Recovery(what, number, time.monotonic() - since))
-                    if self._recovered is not None:
-                        self._recovered(result.recoveries[-1])
-
-            try:
-                self._attempt(manifest, result, progress, resumed)
-                return result
-            except ActorLost as err:
-                lost_at, lost = time.monotonic(), err.process
-                failures = 1 if result.published.number > before else failures + 1
-                if failures > self._checkpoints.retries:
-                    raise DeployError(
-                        f"{err}; taken up {failures - 1} times without getting further. Everything up to checkpoint "
-                        f"{result.published.number} is safe: go on with `decopa resume {self._store.location}`"
-                    ) from err
-                time.sleep(min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2 ** (failures - 1)))
+        began, failures = time.monotonic(), 0
+        lost: _Loss | None = None
+        try:
+            while True:
+                manifest = self._store.latest()
+                if manifest is not None and manifest.finished:
+                    self._output.prepare(manifest.parts, after=manifest.number)
+                    self._output.finish()
+                    result.published = Published(manifest.number, manifest.parts, manifest.matches)
+                    return result
+                if lost is None and manifest is not None:
+                    lost = _Loss("driver", began)
+                before = 0 if manifest is None else manifest.number
+                try:
+                    self._attempt(manifest, result, progress, lost)
+                    return result
+                except (ActorLost, PeerFailed, NoRoom) as err:
+                    if isinstance(err, NoRoom) and lost is None:
+                        raise  # there never was any
+                    process = err.process if isinstance(err, ActorLost) else str(err)
+                    lost = _Loss(process, time.monotonic())
+                    failures = 1 if result.published.number > before else failures + 1
+                    if failures > self._checkpoints.retries:
+                        raise DeployError(
+                            f"{err}; taken up {failures - 1} times without getting further. Everything up to "
+                            f"checkpoint {result.published.number} is safe: go on with `decopa resume "
+                            f"{self._store.location}`"
+                        ) from err
+                    if failures > 1:
+                        self._stop()  # whatever keeps failing may lie in what was kept
+                    time.sleep(min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2 ** (failures - 1)))
+        finally:
+            self._stop()
 
     def _attempt(
-        self,
-        manifest: Manifest | None,
-        result: CheckpointedRun,
-        progress: Progress | None,
-        resumed: Callable[[], None],
+        self, manifest: Manifest | None, result: CheckpointedRun, progress: Progress | None, lost: _Loss | None
     ) -> None:
-        attempt = 0 if manifest is None else manifest.attempt + 1
+        attempt = self._store.begin_attempt()
         published = Published() if manifest is None else Published(manifest.number, manifest.parts, manifest.matches)
-        self._store.discard_after(published.number)
         self._output.prepare(published.parts, after=None if manifest is None else manifest.number)
+        self._store.discard_after(published.number)
         result.published = published
         restored = None if manifest is None else restore(self._store, manifest, self.topology, self._source.format)
-        deployment = Deployment(
+        deployment = self._deploy(attempt, restored)
+        session = Session(deployment, progress)
+        session.go_on_from(*((0, 0) if manifest is None else (manifest.events, manifest.blocks)))
+        session.await_actors()
+        self._next = max(self._next, published.number + 1)
+        coordinator = Coordinator(
+            deployment,
+            self._store,
+            self._output,
+            merge=self._merge,
+            plan=self._plan.to_json(),
+            attempt=attempt,
+            published=published,
+            every_s=self._checkpoints.every_s,
+            keep=self._checkpoints.keep,
+            retries=self._checkpoints.retries,
+            first=self._next,
+        )
+        session.coordinator = coordinator
+        if lost is not None:
+            starting_s = deployment.process_start_s()
+            result.recoveries.append(Recovery(lost.process, published.number, time.monotonic() - lost.at_s, starting_s))
+            if self._recovered is not None:
+                self._recovered(result.recoveries[-1])
+        started = time.perf_counter()
+        try:
+            for block in self._source.feed_blocks(self._attributes, skip=session.events):
+                assert block is not None, "stored traces do not pause"
+                session.feed(block)
+            session.await_shufflers()
+            coordinator.wait_for_pending()
+            session.coordinator = None
+            session.finish()
+            coordinator.finish(session.events, session.blocks, session.take())
+        finally:
+            self._next = coordinator.next
+            result.published = coordinator.published
+            result.checkpoint_s += coordinator.durations_s
+            result.given_up += coordinator.given_up
+        result.run = run_report(deployment, session, time.perf_counter() - started)
+
+    def _deploy(self, attempt: int, restored: Restored | None) -> Deployment:
+        """The actors of an attempt: those of the one before, as far as they live."""
+        if self._deployment is not None and self._deployment.renew(attempt, restored):
+            return self._deployment
+        self._stop()
+        self._deployment = Deployment(
             self.topology,
             self._source.format,
             self._limits,
@@ -156,37 +221,25 @@ class CheckpointedRuntime:
             store=self._store,
             restored=restored,
         )
-        with deployment:
-            session = Session(deployment, progress)
-            session.go_on_from(*((0, 0) if manifest is None else (manifest.events, manifest.blocks)))
-            session.await_actors()
-            coordinator = Coordinator(
-                deployment,
-                self._store,
-                self._output,
-                merge=self._merge,
-                plan=self._plan.to_json(),
-                attempt=attempt,
-                published=published,
-                every_s=self._checkpoints.every_s,
-                keep=self._checkpoints.keep,
-            )
-            session.coordinator = coordinator
-            resumed()
-            started = time.perf_counter()
-            try:
-                for block in self._source.feed_blocks(self._attributes, skip=session.events):
-                    assert block is not None, "stored traces do not pause"
-                    session.feed(block)
-                session.await_shufflers()
-                coordinator.wait_for_pending()
-                session.coordinator = None
-                session.finish()
-                coordinator.finish(session.events, session.blocks, session.take())
-            finally:
-                result.published = coordinator.published
-                result.checkpoint_s += coordinator.durations_s
-            result.run = run_report(deployment, session, time.perf_counter() - started)
+        return self._deployment.__enter__()
+
+    def _stop(self) -> None:
+        if self._deployment is not None:
+            self._deployment.stop()
+            self._deployment = None
+
+
+@contextlib.contextmanager
+def _failures_told_once() -> Iterator[None]:
+    """What failed is told by its cause; Ray would print the failure of every call that was under way as well."""
+    name = "RAY_IGNORE_UNHANDLED_ERRORS"
+    before = os.environ.get(name)
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
 
 
 def restore(store: CheckpointStore, manifest: Manifest, topology: Topology, form: EventFormat) -> Restored:

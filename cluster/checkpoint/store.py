@@ -1,8 +1,9 @@
 """Checkpoints on a filesystem: one folder each, complete once its manifest is there.
 
-    job.json                              what is running, for `decopa resume`
-    checkpoint-00000007/<process>.state   what each process held at the cut
-    checkpoint-00000007/manifest.json     written last: where the stream was cut, and a checksum of every file
+    job.json                                what is running, for `decopa resume`
+    attempt.json                            which attempt may write: whoever takes the run up writes the next number
+    checkpoint-00000007/<process>.3.state   what each process held at the cut, written by attempt 3
+    checkpoint-00000007/manifest.json       written last: where the stream was cut, and a checksum of every file
 
 Any filesystem that pyarrow knows will do (a path, or a URI such as s3://bucket/folder); all nodes must see it. Nothing
 in a manifest leads out of the folder: names of files are made from names of processes, not read.
@@ -10,6 +11,7 @@ in a manifest leads out of the folder: names of files are made from names of pro
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
@@ -29,6 +31,10 @@ VERSION = 1
 _FOLDER = re.compile(r"checkpoint-(\d{8})")
 #: A manifest or job larger than this is none.
 _MAX_DOCUMENT = 64 * 2**20
+
+
+class NotWritten(CheckpointError):
+    """What was to be kept could not be written, for want of space or of rights; nothing that was kept has changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,29 +76,48 @@ class CheckpointStore:
 
     # --------------------------------------------------------------- writing
 
-    def write_state(self, number: int, process: str, payload: bytes) -> StoredState:
-        self._files.create_dir(_folder(number), recursive=True)
-        self._replace(f"{_folder(number)}/{_file_of(process)}", payload)
+    def write_state(self, number: int, process: str, payload: bytes, attempt: int) -> StoredState:
+        """The file carries the attempt in its name: one that was given up may still be writing when the next begins."""
+        self._replace(f"{_folder(number)}/{_file_of(process, attempt)}", payload)
         return StoredState(len(payload), hashlib.sha256(payload).hexdigest())
 
     def commit(self, manifest: Manifest) -> None:
         """From here on the checkpoint is complete."""
-        self._files.create_dir(_folder(manifest.number), recursive=True)
+        self.check_attempt(manifest.attempt)
         document = {"format": FORMAT, "version": VERSION, **asdict(manifest)}
         self._replace(f"{_folder(manifest.number)}/manifest.json", _json(document))
+
+    def begin_attempt(self) -> int:
+        """The number of a new attempt; whoever has an earlier one can complete no checkpoint any more."""
+        attempt = max([self._attempt(), *(self._attempt_of(number) for number in self.numbers())]) + 1
+        self._replace("attempt.json", _json({"format": "decopa-attempt", "version": VERSION, "attempt": attempt}))
+        return attempt
+
+    def check_attempt(self, attempt: int) -> None:
+        """Raises if the run has been taken up by another driver: one that was cut off, not dead, must not go on."""
+        if self._attempt() > attempt:
+            raise CheckpointError(f"the run in {self.location} has been taken up by another driver; this one stops")
 
     def prune(self, keep: int) -> None:
         """Removes all but the last `keep` complete checkpoints, and what is older than them."""
         complete = [number for number in self.numbers() if self._exists(f"{_folder(number)}/manifest.json")]
         for number in self.numbers():
             if complete[-keep:] and number < complete[-keep:][0]:
-                self._files.delete_dir(_folder(number))
+                self.discard(number)
+
+    def discard(self, number: int) -> bool:
+        """Removes a checkpoint; says whether it is gone. What cannot be removed now will be tried again."""
+        try:
+            self._files.delete_dir(_folder(number))
+        except OSError:
+            return number not in self.numbers()
+        return True
 
     def discard_after(self, number: int) -> None:
         """Removes checkpoints that were begun after this one and never completed."""
         for other in self.numbers():
-            if other > number:
-                self._files.delete_dir(_folder(other))
+            if other > number and not self.discard(other):
+                raise NotWritten(f"cannot remove {self._shown(_folder(other))}; check the folder's rights")
 
     def write_job(self, job: Mapping[str, Any]) -> None:
         self._replace("job.json", _json({"format": "decopa-job", "version": VERSION, **job}))
@@ -134,7 +159,7 @@ class CheckpointStore:
 
     def read_state(self, manifest: Manifest, process: str) -> bytes:
         """What a process held; refused if it is not what was written."""
-        path = f"{_folder(manifest.number)}/{_file_of(process)}"
+        path = f"{_folder(manifest.number)}/{_file_of(process, manifest.attempt)}"
         stored = manifest.states.get(process)
         if stored is None:
             raise CheckpointError(f"checkpoint {manifest.number} in {self.location} knows no process '{process}'")
@@ -145,6 +170,20 @@ class CheckpointStore:
 
     def read_job(self) -> dict[str, Any]:
         return self._document("job.json", "decopa-job")
+
+    def _attempt(self) -> int:
+        """The attempt that may write; 0 if nothing says so."""
+        try:
+            attempt = self._document("attempt.json", "decopa-attempt").get("attempt")
+        except CheckpointError:
+            return 0
+        return attempt if isinstance(attempt, int) and 0 <= attempt < 2**62 else 0
+
+    def _attempt_of(self, number: int) -> int:
+        try:
+            return self.read(number).attempt
+        except CheckpointError:
+            return 0
 
     # --------------------------------------------------------------- files
 
@@ -176,13 +215,18 @@ class CheckpointStore:
 
     def _replace(self, path: str, payload: bytes) -> None:
         """The whole file or nothing: written beside, then renamed."""
-        self._check_inside(f"{path}.part")
+        beside = f"{path}.part"
+        self._check_inside(beside)
         try:
-            with self._files.open_output_stream(f"{path}.part") as stream:
+            if "/" in path:
+                self._files.create_dir(path.rpartition("/")[0], recursive=True)
+            with self._files.open_output_stream(beside) as stream:
                 stream.write(payload)
-            self._files.move(f"{path}.part", path)
+            self._files.move(beside, path)
         except OSError as err:
-            raise CheckpointError(
+            with contextlib.suppress(OSError):  # what was written of it takes space that may be wanted
+                self._files.delete_file(beside)
+            raise NotWritten(
                 f"cannot write {self._shown(path)}: {err}; check the folder's rights and free space"
             ) from err
 
@@ -211,8 +255,8 @@ def _folder(number: int) -> str:
     return f"checkpoint-{number:08d}"
 
 
-def _file_of(process: str) -> str:
-    return quote(process, safe="", errors="surrogatepass") + ".state"
+def _file_of(process: str, attempt: int) -> str:
+    return f"{quote(process, safe='', errors='surrogatepass')}.{attempt}.state"
 
 
 def _checked_part(name: object) -> str:

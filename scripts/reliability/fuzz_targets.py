@@ -143,7 +143,9 @@ class ManifestFile(Target):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder / "manifest")
         self._store = CheckpointStore(self.folder)
-        states = {name: self._store.write_state(7, name, name.encode()) for name in ("shuffler/0", "q/o3/0", "sink/q")}
+        states = {
+            name: self._store.write_state(7, name, name.encode(), 1) for name in ("shuffler/0", "q/o3/0", "sink/q")
+        }
         plan = make_plan(_QUERIES[0], units=2).to_json()
         self._store.commit(Manifest(7, 1, plan, 1, 500, 3, states, ("part-00000007.parquet",), 11))
         self._path = self.folder / "checkpoint-00000007" / "manifest.json"

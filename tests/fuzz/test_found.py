@@ -104,7 +104,7 @@ def test_a_manifest_of_other_kinds_is_refused(change: dict[str, object], tmp_pat
 
 def test_a_process_may_have_any_name(tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path)
-    stored = store.write_state(1, "\ud800/../x", b"state")
+    stored = store.write_state(1, "\ud800/../x", b"state", 1)
     manifest = Manifest(1, 1, "{}", 1, 5, 3, {"\ud800/../x": stored})
     assert store.read_state(manifest, "\ud800/../x") == b"state"
     assert [path.parent.name for path in tmp_path.rglob("*.state")] == ["checkpoint-00000001"]
