@@ -1,8 +1,10 @@
-"""Random kills against a run with checkpoints, until enough have hit; then its output is compared, row by row.
+"""Random kills against runs with checkpoints, until enough have hit; what they published is compared row by row.
 
-The run is a driver process on a Ray of two nodes. Struck are its units, shufflers and sinks (SIGKILL), the driver
-itself (taken up again with `decopa resume`), the second node (its raylet, with all that runs there), and files of the
-newest checkpoint. The events are replayed at a fixed rate, so that there is always something under way to lose.
+Runs follow each other on a Ray of two nodes, each in a driver process of its own: other queries, numbers of units and
+formats. Struck are units, shufflers and sinks (SIGKILL), the driver (taken up again as `decopa resume` does), the
+coordinator (it lives in the driver, which is killed while a checkpoint is being written), the raylet of the second node
+with all that runs there, files of the newest checkpoint, and the disk, which is filled to the last byte. Processes are
+stopped for a moment now and then. After every strike what a reader would see is compared, too.
 """
 
 from __future__ import annotations
@@ -11,122 +13,168 @@ import argparse
 import json
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-import decopa
 from cluster.spark.java import prepare_java
-from decopa.synthetic import SyntheticSpec
-from scripts.reliability.victims import Chaos
+from scripts.reliability.chaos_report import Strike, Tally, report
+from scripts.reliability.jobs import Job, write_trace
+from scripts.reliability.victims import Chaos, Disk
 
-QUERY = """QUERY q PATTERN SEQ(A a, AND(B b, C c), NOT(D d))
-WHERE a.x < b.x * 0.1 AND a.y < c.y * 0.1 AND a.s = c.s AND a.k = d.k WITHIN 300 ms RETURN a.s"""
-EVENTS_PER_S = 1_000
+EVERY_S = 0.4
+#: A strike comes after the next complete checkpoint, or, one in so many, at any moment: while the run recovers.
+ANY_MOMENT = 0.15
+#: A run that takes longer than this to go on hangs.
+HANG_S = 120.0
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="scripts/chaos", description=__doc__)
     parser.add_argument("--rounds", type=int, default=10, help="kills (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument(
-        "--every", type=float, default=4.0, help="seconds between kills, at most (default: %(default)s)"
-    )
-    parser.add_argument("--units", type=int, default=4)
-    parser.add_argument("--limit", type=float, default=7200, help="give up after so many seconds")
+    parser.add_argument("--events", type=int, default=12_000, help="of each run (default: %(default)s)")
+    parser.add_argument("--rate", type=float, default=1_000, help="events per second (default: %(default)s)")
+    parser.add_argument("--roles", help="only these, separated by commas")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the report there, too")
     parser.add_argument("--keep", metavar="DIR", type=Path, help="leave checkpoints, output and logs here")
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
     folder = args.keep or Path(tempfile.mkdtemp(prefix="decopa-chaos-"))
     folder.mkdir(parents=True, exist_ok=True)
+    disk = Disk(folder / "disk")
     try:
-        return run(args, folder)
+        tally = Rounds(args, folder, disk).run()
     finally:
+        disk.unmount()
         if args.keep is None:
             shutil.rmtree(folder, ignore_errors=True)
+    text = report(tally, args)
+    print(text)
+    if args.markdown is not None:
+        args.markdown.write_text(text)
+    return 0 if tally.passed else 1
 
 
-def run(args: argparse.Namespace, folder: Path) -> int:
+@dataclass
+class Rounds:
+    args: argparse.Namespace
+    folder: Path
+    disk: Disk
+    tally: Tally = field(default_factory=Tally)
+
+    def run(self) -> Tally:
+        import ray
+
+        cluster = start_cluster()
+        started = time.monotonic()
+        try:
+            self._chaos = chaos = Chaos(self.args.seed, cluster, self.disk, self.args.roles)
+            chaos.add_node()
+            self._address = cluster.address
+            number = 0
+            while chaos.kills < self.args.rounds and not self.tally.problems:
+                self._run_job(number)
+                number += 1
+        finally:
+            ray.shutdown()
+            cluster.shutdown()
+        tally = self.tally
+        tally.seconds = time.monotonic() - started
+        tally.done, tally.kills, tally.delays = chaos.done, chaos.kills, chaos.delays
+        tally.half_written, tally.unpublished = chaos.half_written, chaos.unpublished
+        tally.take_notes([json.loads(line) for line in self._notes.read_text().splitlines()])
+        return tally
+
+    @property
+    def _notes(self) -> Path:
+        return self.folder / "notes.jsonl"
+
+    def _run_job(self, number: int) -> None:
+        """One run from its beginning to its end, whatever happens to it in between."""
+        trace = self.folder / "trace.parquet"
+        write_trace(trace, events=self.args.events, rate=self.args.rate, seed=self.args.seed * 1_000 + number)
+        job = Job(number, self.disk.folder / f"job-{number}", trace, self.args.rate)
+        expected = job.expected()
+        self._say(f"run {number}: {job.units} units, {job.shufflers} shufflers, {expected.total():,} matches expected")
+        driver = self._start_driver(job)
+        try:
+            while driver.returncode != 0 and not self.tally.problems:
+                driver = self._await_progress(job, driver)
+                if driver.returncode == 0 or self._chaos.kills >= self.args.rounds:
+                    continue
+                time.sleep(self._chaos.pause_s(2 * EVERY_S))
+                if self._chaos.chance(0.2):
+                    self._chaos.delay()
+                self._strike(job, driver)
+                self.tally.check_reader(job.number, job.published(), expected)
+        finally:
+            driver.kill()
+            driver.wait()
+        self.tally.check_result(job.number, job.published(), expected)
+        shutil.rmtree(job.folder, ignore_errors=True)
+
+    def _strike(self, job: Job, driver: subprocess.Popen[bytes]) -> None:
+        role = self._chaos.next_role()
+        kills = self._chaos.kills
+        hit = self._chaos.strike(role, job, driver)
+        if hit is None:
+            return
+        killed = self._chaos.kills > kills
+        self.tally.strikes.append(Strike(job.number, role, *hit, killed))
+        self._say(f"kill {self._chaos.kills:>3}: {hit[0]}" if killed else hit[0])
+
+    def _await_progress(self, job: Job, driver: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
+        """Returns after a further checkpoint, or now and then at once; a driver that has died is started again."""
+        before, since = job.manifests(), time.monotonic()
+        impatient = self._chaos.chance(ANY_MOMENT) and self._chaos.kills < self.args.rounds
+        until = since + (self._chaos.pause_s(4.0) if impatient else HANG_S)
+        while time.monotonic() < until:
+            status = driver.poll()
+            if status == 0:
+                return driver
+            if status is not None:
+                if status not in (-9, 2):
+                    self.tally.problems.append(f"run {job.number}: the driver ended with status {status}")
+                    return driver
+                driver = self._start_driver(job)
+            elif job.manifests()[-1:] > before[-1:]:
+                return driver
+            time.sleep(0.02)
+        if not impatient:
+            self.tally.problems.append(f"run {job.number}: nothing happened for {HANG_S:.0f} s")
+        return driver
+
+    def _start_driver(self, job: Job) -> subprocess.Popen[bytes]:
+        """The run in a process of its own, connected to the cluster."""
+        command = [sys.executable, "-W", "ignore", "-m", "scripts.reliability.chaos_driver", str(job.number)]
+        command += [str(job.folder), str(job.trace), str(job.rate), str(EVERY_S), str(time.time())]
+        environment = {**os.environ, "RAY_ADDRESS": self._address}
+        with (self.folder / "driver.log").open("ab") as log:
+            return subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+
+    def _say(self, text: str) -> None:
+        self.tally.begin()
+        print(f"{self.tally.elapsed_s:7.1f} s  {text}", flush=True)
+
+
+def start_cluster() -> Any:
+    """A Ray with one node, to which more can be added; connected to it."""
+    # On a busy machine a node may take longer to come up than Ray waits by default.
+    os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")
     import ray
     from ray.cluster_utils import Cluster
 
-    trace = folder / "trace.parquet"
-    # Long enough that the stream does not end before the last kill.
-    events = int(args.rounds * (args.every / 2 + 10) * EVENTS_PER_S)
-    spec = SyntheticSpec(events=events, rate_per_s=EVENTS_PER_S, types=4, keys=20, zipf=0.3, seed=args.seed)
-    pq.write_table(pa.Table.from_batches(list(spec.batches())), trace)
-    expected = in_order(decopa.run(QUERY, trace))
-    print(f"{events:,} events, {expected.num_rows:,} matches in an undisturbed run", flush=True)
-
     prepare_java()
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 8, "include_dashboard": False})
+    # Ray takes 15 s to declare a silent node dead; here three.
+    health = {"health_check_initial_delay_ms": 1000, "health_check_period_ms": 600, "health_check_failure_threshold": 5}
+    settings = {"num_cpus": 8, "include_dashboard": False, "object_store_memory": 256 << 20, "_system_config": health}
+    cluster = Cluster(initialize_head=True, head_node_args=settings)
     ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
-    chaos = Chaos(args.seed, cluster, folder / "checkpoints")
-    chaos.add_node()
-    started, drivers = time.monotonic(), 1
-    driver = start_driver(args, folder, cluster.address, resume=False)
-    try:
-        while True:
-            if driver.poll() is not None:
-                if driver.returncode == 0:
-                    break
-                driver = start_driver(args, folder, cluster.address, resume=True)
-                drivers += 1
-            if sum(chaos.done.values()) < args.rounds:
-                hit = chaos.strike(driver)
-                if hit is not None:
-                    print(f"{time.monotonic() - started:7.1f} s  kill {sum(chaos.done.values()):>3}: {hit}", flush=True)
-            elif not (folder / "fast").exists():
-                (folder / "fast").touch()  # enough: the rest of the stream need not be replayed slowly
-                driver.kill()
-            time.sleep(chaos.pause_s(args.every))
-            if time.monotonic() - started > args.limit:
-                print("gave up: the run does not end")
-                return 1
-    finally:
-        driver.kill()
-        ray.shutdown()
-        cluster.shutdown()
-    return compare(folder, expected, chaos, drivers, time.monotonic() - started)
-
-
-def start_driver(args: argparse.Namespace, folder: Path, address: str, *, resume: bool) -> subprocess.Popen[bytes]:
-    """The run in a process of its own, connected to the cluster."""
-    log = (folder / "driver.log").open("ab")
-    command = [sys.executable, "-m", "scripts.reliability.chaos_driver", str(folder), str(args.units)]
-    environment = {**os.environ, "RAY_ADDRESS": address}
-    return subprocess.Popen([*command, "resume" if resume else "run"], env=environment, stdout=log, stderr=log)
-
-
-def compare(folder: Path, expected: pa.Table, chaos: Chaos, drivers: int, seconds: float) -> int:
-    parts = sorted((folder / "out").glob("part-*.parquet"))
-    found = in_order(pa.concat_tables([pq.read_table(part) for part in parts]).unify_dictionaries())
-    log = folder / "recoveries.jsonl"
-    times = [json.loads(line)["seconds"] for line in log.read_text().splitlines()] if log.exists() else []
-    print(f"\n{sum(chaos.done.values())} kills in {seconds:,.0f} s: {chaos.done}; {drivers} drivers")
-    if times:
-        print(f"recovered {len(times)} times: median {statistics.median(times):.2f} s, most {max(times):.2f} s")
-    keys = ["a", "b", "c"]
-    distinct = found.select(keys).group_by(keys).aggregate([]).num_rows
-    known = expected.select(keys).join(found.select(keys), keys, join_type="left semi").num_rows
-    print(
-        f"published {found.num_rows:,} matches in {len(parts)} parts: {expected.num_rows - known:,} lost, "
-        f"{found.num_rows - distinct:,} duplicated"
-    )
-    same = found.equals(expected)
-    print("identical to the undisturbed run, row by row" if same else "DIFFERENT from the undisturbed run")
-    return 0 if same else 1
-
-
-def in_order(matches: pa.Table) -> pa.Table:
-    """The matches in one order, as plain columns."""
-    plain = matches.set_column(0, "query", matches["query"].cast(pa.string()))
-    return plain.sort_by([(name, "ascending") for name in ("a", "b", "c")]).combine_chunks()
+    return cluster
 
 
 if __name__ == "__main__":

@@ -1,41 +1,60 @@
-"""The driver that `scripts/chaos` kills: starts or resumes the run in the folder that it is given."""
+"""The driver that `scripts/chaos` and `scripts/soak` start: runs a job, or goes on with it, and notes what happens.
+
+Ends with status 2 after an error that has a message; any other end but 0 is a defect.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import decopa
 from cluster.checkpoint.recovery import Checkpoints, Recovery
-from cluster.checkpoint.store import CheckpointStore
 from cluster.options import RayOptions
-from scripts.reliability.chaos import EVENTS_PER_S, QUERY
+from decopa.errors import DecoPaError
+from scripts.reliability.jobs import Job
 from shuffler.pacing import Replay
 
 
-def main(folder: Path, units: int, mode: str) -> None:
-    def note(one: Recovery) -> None:
-        with (folder / "recoveries.jsonl").open("a") as file:
-            file.write(json.dumps({"lost": one.lost, "checkpoint": one.checkpoint, "seconds": one.seconds}) + "\n")
+def main(number: int, folder: Path, trace: Path, rate: float, every_s: float, spawned: float) -> int:
+    job = Job(number, folder, trace, rate)
+    called = time.time()
 
-    checkpoints = Checkpoints(str(folder / "checkpoints"), every_s=0.5, keep=4, retries=20)
-    store = CheckpointStore(checkpoints.location)
-    if mode == "resume" and (folder / "checkpoints" / "job.json").exists():
-        if (folder / "fast").exists():  # the chaos is over
-            store.write_job({**store.read_job(), "rate": None})
-        decopa.resume(store.location, recovered=note)
-        return
-    decopa.run_with_checkpoints(
-        QUERY,
-        folder / "trace.parquet",
-        out=folder / "out",
-        checkpoint=checkpoints,
-        units=units,
-        ray=RayOptions(replay=Replay(rate=EVENTS_PER_S), metrics=False),
-        recovered=note,
-    )
+    def note(what: dict[str, Any]) -> None:
+        # Not in the folder of the job, whose disk may be full.
+        with trace.with_name("notes.jsonl").open("a") as file:
+            file.write(json.dumps({"job": number, "at": time.time(), **what}) + "\n")
+
+    def recovered(one: Recovery) -> None:
+        own_s = called - spawned if one.lost == "driver" else 0.0
+        note({"lost": one.lost, "checkpoint": one.checkpoint, "process_start_s": one.process_start_s + own_s})
+
+    note({"began": spawned})
+    options = RayOptions(replay=Replay(rate=rate), metrics=False, shufflers=job.shufflers)
+    try:
+        if (job.checkpoints / "job.json").exists():
+            result = decopa.resume(job.checkpoints, recovered=recovered)
+        else:
+            result = decopa.run_with_checkpoints(
+                job.query,
+                trace,
+                out=job.out,
+                out_format=job.form,
+                checkpoint=Checkpoints(str(job.checkpoints), every_s=every_s, keep=4, retries=8),
+                units=job.units,
+                ray=options,
+                recovered=recovered,
+            )
+    except DecoPaError as err:
+        note({"error": str(err)})
+        print(f"{type(err).__name__}: {err}", file=sys.stderr)
+        return 2
+    note({"finished": result.published.matches, "given_up": result.given_up})
+    return 0
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
+    sys.exit(main(int(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), *map(float, sys.argv[4:7])))

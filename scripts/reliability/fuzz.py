@@ -59,6 +59,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--target", help="only targets whose name contains this")
+    parser.add_argument(
+        "--part", type=_part, default=(0, 1), metavar="K/N", help="part K of N of the inputs, to run them in pieces"
+    )
     parser.add_argument("--only", type=int, metavar="I", help="only input I of the target, in this process")
     parser.add_argument("--out", type=Path, default=Path("out/fuzz"), help="where inputs that failed go")
     args = parser.parse_args(arguments)
@@ -74,6 +77,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     findings = _watch(watched)
     _report(counts, watched, findings, args, time.monotonic() - started)
     return 1 if findings else 0
+
+
+def _part(text: str) -> tuple[int, int]:
+    """'2/10' as (1, 10): which of how many parts, counted from 0."""
+    part, _, parts = text.partition("/")
+    if not (part.isdigit() and parts.isdigit() and 1 <= int(part) <= int(parts)):
+        raise argparse.ArgumentTypeError(f"'{text}' is no part; write 1/10 to 10/10")
+    return int(part) - 1, int(parts)
 
 
 def drawn(target: Target, seed: int, index: int) -> bytes:
@@ -133,11 +144,14 @@ class _Worker:
     """A process that works on every n-th input; started again behind an input that killed it."""
 
     def __init__(self, number: int, args: argparse.Namespace, counts: dict[str, int]) -> None:
-        self.number, self._args, self._counts = number, args, counts
+        part, parts = args.part
+        self._args, self._counts = args, counts
+        #: This worker's inputs are those at `first`, `first + step`, and so on.
+        self._first, self._step = part * args.processes + number, parts * args.processes
         spawning = multiprocessing.get_context("spawn")
         self._spawning = spawning
         #: Place in the list of targets, index of the input, accepted and refused per target, peak memory.
-        self.state = spawning.Array("q", [0, number, *([0] * 2 * len(counts)), 0], lock=False)
+        self.state = spawning.Array("q", [0, self._first, *([0] * 2 * len(counts)), 0], lock=False)
         self.findings: Any = spawning.Queue()
         self._last, self._since, self._cpu = (-1, -1), time.monotonic(), 0.0
         self.start()
@@ -145,7 +159,7 @@ class _Worker:
     def start(self) -> None:
         self.process = self._spawning.Process(
             target=_work,
-            args=(self._args.processes, self._args.seed, self._counts, self.state, self.findings),
+            args=(self._first, self._step, self._args.seed, self._counts, self.state, self.findings),
             daemon=True,
         )
         self.process.start()
@@ -167,7 +181,7 @@ class _Worker:
         self.process.join()
         names = list(self._counts)
         problem = "hang outside Python" if hangs else f"the process died, status {self.process.exitcode}"
-        self.state[1] += self._args.processes
+        self.state[1] += self._step
         self.start()
         self._since, self._cpu = time.monotonic(), 0.0
         return Finding(names[here[0]], here[1], problem)
@@ -182,18 +196,23 @@ def _cpu_seconds(process: int | None) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _work(step: int, seed: int, counts: dict[str, int], state: Any, findings: Any) -> None:
+def _work(first: int, step: int, seed: int, counts: dict[str, int], state: Any, findings: Any) -> None:
     with tempfile.TemporaryDirectory(prefix="decopa-fuzz-") as folder:
         by_name = {name: TARGETS[name](Path(folder)) for name in counts}
-        _work_on(by_name, step, seed, counts, state, findings)
+        _work_on(by_name, first, step, seed, counts, state, findings)
 
 
 def _work_on(
-    by_name: dict[str, Target], step: int, seed: int, counts: dict[str, int], state: Any, findings: Any
+    by_name: dict[str, Target],
+    first: int,
+    step: int,
+    seed: int,
+    counts: dict[str, int],
+    state: Any,
+    findings: Any,
 ) -> None:
     size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size + ADDRESS_SPACE, size + ADDRESS_SPACE))
-    first = state[1] % step
     for place, (name, count) in enumerate(counts.items()):
         if place < state[0]:
             continue
@@ -241,7 +260,9 @@ def _report(
     rows = []
     for place, (name, count) in enumerate(counts.items()):
         accepted, refused = (sum(int(one.state[2 + 2 * place + k]) for one in workers) for k in (0, 1))
-        rows.append((name, count, accepted, refused, sum(finding.target == name for finding in findings)))
+        part, parts = args.part
+        mine = sum(index // args.processes % parts == part for index in range(count))
+        rows.append((name, mine, accepted, refused, sum(finding.target == name for finding in findings)))
     total = ("total", *(sum(int(row[column]) for row in rows) for column in range(1, 5)))
     for row in [*rows, total]:
         print(f"{row[0]:18} {row[1]:8,} {row[2]:9,} {row[3]:9,} {row[4]:9,}")
