@@ -35,10 +35,17 @@ def climb(run: Callable[[int], Outcome | None], total: int, *, limit_s: float, r
         size = min(size * FACTOR, total)
 
 
-def repeated(run: Callable[[int], Outcome | None], first: Outcome, *, limit_s: float, repeat: int) -> Outcome:
-    """The fastest of `repeat` runs or more, fewer if they take longer than the limit together."""
+def repeated(
+    run: Callable[[int], Outcome | None],
+    first: Outcome,
+    *,
+    limit_s: float,
+    repeat: int,
+    least_s: float = LEAST_MEASURED_S,
+) -> Outcome:
+    """The fastest of `repeat` runs; more if they are short of `least_s` together, fewer if they exceed the limit."""
     best, spent, runs = first, first.seconds, 1
-    while spent < limit_s and (runs < repeat or (spent < LEAST_MEASURED_S and runs < MOST_REPEATS * repeat)):
+    while spent < limit_s and (runs < repeat or (spent < least_s and runs < MOST_REPEATS * repeat)):
         outcome = run(first.events)
         if outcome is None:
             break
