@@ -80,7 +80,7 @@ def test_a_manifest_cannot_name_a_part_elsewhere(name: object, tmp_path: Path) -
 @pytest.mark.parametrize("process", ["../../x", "/etc/passwd", "..", ".", "a/b", "\x00", "manifest.json"])
 def test_whatever_a_process_is_called_its_state_lies_in_its_checkpoint(process: str, tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path / "c")
-    stored = store.write_state(1, process, b"state")
+    stored = store.write_state(1, process, b"state", 1)
     (only,) = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert only.parent == tmp_path / "c" / "checkpoint-00000001"
     assert store.read_state(Manifest(1, 1, "{}", 1, 5, 3, {process: stored}), process) == b"state"
@@ -94,7 +94,7 @@ def test_links_do_not_lead_out_of_the_folder_of_checkpoints(tmp_path: Path) -> N
     (folder / "checkpoint-00000001").symlink_to(outside / "checkpoint")
     (folder / "job.json").symlink_to(outside / "secret")
     with pytest.raises(CheckpointError, match="leads out of the folder of checkpoints"):
-        store.write_state(1, "q", b"state")
+        store.write_state(1, "q", b"state", 1)
     with pytest.raises(CheckpointError, match="leads out of the folder of checkpoints"):
         store.read_job()
     store.commit(Manifest(2, 1, "{}", 1, 5, 3, {}))

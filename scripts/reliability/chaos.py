@@ -86,6 +86,7 @@ class Rounds:
         tally.seconds = time.monotonic() - started
         tally.done, tally.kills, tally.delays = chaos.done, chaos.kills, chaos.delays
         tally.half_written, tally.unpublished = chaos.half_written, chaos.unpublished
+        tally.given_up = (self.folder / "driver.log").read_text(errors="replace").count("the run goes on without it")
         tally.take_notes([json.loads(line) for line in self._notes.read_text().splitlines()])
         return tally
 

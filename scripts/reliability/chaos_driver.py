@@ -52,7 +52,7 @@ def main(number: int, folder: Path, trace: Path, rate: float, every_s: float, sp
         note({"error": str(err)})
         print(f"{type(err).__name__}: {err}", file=sys.stderr)
         return 2
-    note({"finished": result.published.matches, "given_up": result.given_up})
+    note({"finished": result.published.matches})
     return 0
 
 

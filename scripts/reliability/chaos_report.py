@@ -79,7 +79,6 @@ class Tally:
         """Drivers note when they have recovered: the first note after a kill is its recovery, unless another kill came
         before."""
         self.errors += [note["error"] for note in notes if "error" in note]
-        self.given_up += sum(len(note.get("given_up", ())) for note in notes)
         kills = [strike for strike in self.strikes if strike.killed]
         for strike, following in zip(kills, [*kills[1:], None], strict=True):
             until = following.at if following is not None else float("inf")
@@ -101,12 +100,17 @@ def report(tally: Tally, args: argparse.Namespace) -> str:
         "",
         *_table(tally),
         "",
+        "Times are from the kill until events flow again. Process start is that of actors with all that they import and, "
+        "where the driver was killed, that of the driver. The coordinator lives in the driver: it is struck by killing the "
+        "driver while a checkpoint is being written. `torn` kills the driver and damages a file of the newest checkpoint; "
+        "`disk` fills the disk, every second time with a kill on top. A node's time holds the 3 s until Ray, as set here, "
+        "takes it for dead.",
+        "",
         f"- Of the coordinator's deaths {tally.half_written} left a checkpoint half-written, and {tally.unpublished} a "
         "complete one whose matches were not shown yet.",
         f"- {tally.delays} times a process was stopped (SIGSTOP) for up to 0.6 s.",
         f"- {tally.looks} times what a reader would see was compared in between: never a match twice or one too many.",
-        f"- Checkpoints given up because the disk was full, by runs that then went on: {tally.given_up} (of those that "
-        "ended without their driver being killed).",
+        f"- {tally.given_up} checkpoints could not be written because the disk was full; the runs went on without them.",
         f"- Drivers that ended with an error message and were taken up again: {len(tally.errors)}.",
         *(f"  - {text} ({count} times)" for text, count in Counter(error[:160] for error in tally.errors).items()),
         *(f"- PROBLEM: {problem}" for problem in tally.problems),

@@ -81,4 +81,9 @@ def rows_of(matches: pa.Table) -> Counter[str]:
 
 def write_trace(path: Path, *, events: int, rate: float, seed: int) -> None:
     spec = SyntheticSpec(events=events, rate_per_s=rate, types=4, keys=20, zipf=0.3, seed=seed)
-    pq.write_table(pa.Table.from_batches(list(spec.batches())), path)
+    batches = spec.batches()
+    first = next(batches)
+    with pq.ParquetWriter(path, first.schema) as writer:
+        writer.write_batch(first)
+        for batch in batches:
+            writer.write_batch(batch)

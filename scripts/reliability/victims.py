@@ -27,12 +27,11 @@ class Disk:
     """A small filesystem of its own, which can be filled to the last byte."""
 
     def __init__(self, folder: Path, mib: int = 48) -> None:
-        self.folder = folder
+        self.folder, self._filler = folder, folder / "filler"
         folder.mkdir(parents=True, exist_ok=True)
         command = ["mount", "-t", "tmpfs", "-o", f"size={mib}m", "tmpfs", str(folder)]
         #: Whether it is; mounting takes rights that not everyone has.
         self.mounted = subprocess.run(command, capture_output=True).returncode == 0
-        self._filler = folder / "filler"
 
     def fill(self) -> None:
         block = bytes(1 << 16)
@@ -55,11 +54,11 @@ class Disk:
 class Chaos:
     """Does what the deck says, in an order that follows from the seed; `done` counts what was really done, by role."""
 
-    def __init__(self, seed: int, cluster: Any, disk: Disk, only: str | None = None) -> None:
+    def __init__(self, seed: int, cluster: Any, disk: Disk | None = None, only: str | None = None) -> None:
         self._draw, self._cluster, self._disk = random.Random(seed), cluster, disk
         self._deck: list[str] = []
         roles = [role for role in DECK if only is None or role in only.split(",")]
-        self.done: dict[str, int] = {role: 0 for role in roles if role != "disk" or disk.mounted}
+        self.done: dict[str, int] = {role: 0 for role in roles if role != "disk" or (disk and disk.mounted)}
         #: Kills of processes; a node counts as one, however many processes go with it.
         self.kills = 0
         #: Processes that were stopped for a while.
@@ -68,7 +67,7 @@ class Chaos:
         self.half_written = self.unpublished = 0
         self._node: Any = None
 
-    def next_role(self) -> str:
+    def nextrole_of(self) -> str:
         if not self._deck:
             self._deck = [role for role in self.done for _ in range(DECK[role])]
             self._draw.shuffle(self._deck)
@@ -123,7 +122,7 @@ class Chaos:
     def _find(self, role: str) -> tuple[str, int] | None:
         """An actor of the role and its process."""
         try:
-            actors = [one for one in ray.util.list_named_actors(all_namespaces=True) if _role(one["name"]) == role]
+            actors = [one for one in ray.util.list_named_actors(all_namespaces=True) if role_of(one["name"]) == role]
             if not actors:
                 return None
             chosen = self._draw.choice(sorted(actors, key=lambda one: (one["namespace"], one["name"])))
@@ -184,6 +183,7 @@ class Chaos:
 
     def _fill_disk(self, job: Job) -> tuple[str, float] | None:
         """No byte can be written for a while; every second time a unit is killed on top of it."""
+        assert self._disk is not None
         self._disk.fill()
         before = job.manifests()
         try:
@@ -204,7 +204,7 @@ def _pending(job: Job) -> list[Path]:
     return []
 
 
-def _role(name: str) -> str:
+def role_of(name: str) -> str:
     if name.startswith("shuffler/"):
         return "shuffler"
     return "sink" if name.endswith("/sink") else "unit"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 
 import pytest
@@ -22,27 +23,39 @@ from tests.support.examples import examples
 from tests.support.plans import plans
 from tests.support.strategies import queries, streams
 
+#: DECOPA_EXAMPLES multiplies them: 30 makes 2,400.
+SCHEDULES = 80
 #: Two joins on several units: barriers of different senders come at different moments.
 QUERY = parse("PATTERN SEQ(A a, B b, C c) WHERE a.k = b.k AND b.k = c.k WITHIN 30 us")
 PLAN = Plan((spread_units(left_deep(QUERY), 4),))
 EVENTS = [{"id": n, "ts": n, "type": "ABC"[n * 7 % 3], "k": n % 2} for n in range(60)]
 
 
-@settings(max_examples=examples(80))
-@given(st.data())
-def test_crashes_lose_nothing_and_repeat_nothing(data: st.DataObject) -> None:
-    query = data.draw(queries())
-    events = data.draw(streams(query))
-    plan = data.draw(plans(query))
-    note(f"{query}\n{plan.to_json()}")
-    shufflers, seed = data.draw(st.integers(1, 3)), data.draw(st.integers(0, 2**16))
-    with interpreted():
-        cluster = CrashingCluster(
-            plan, table_of(events, ATTRIBUTES), shufflers=shufflers, chaos=Random(seed), crashes=4
-        )
-        found = cluster.run([query])
-    expected = list(map(canonical, brute_force(query, events)))
-    assert sorted(map(canonical, matches_of(query, found))) == expected
+def test_crashes_lose_nothing_and_repeat_nothing() -> None:
+    """Says how much was tried: `pytest -s` shows it."""
+    tried: Counter[str] = Counter()
+
+    @settings(max_examples=examples(SCHEDULES))
+    @given(st.data())
+    def schedule(data: st.DataObject) -> None:
+        query = data.draw(queries())
+        events = data.draw(streams(query))
+        plan = data.draw(plans(query))
+        note(f"{query}\n{plan.to_json()}")
+        shufflers, seed = data.draw(st.integers(1, 3)), data.draw(st.integers(0, 2**16))
+        with interpreted():
+            cluster = CrashingCluster(
+                plan, table_of(events, ATTRIBUTES), shufflers=shufflers, chaos=Random(seed), crashes=4
+            )
+            found = cluster.run([query])
+        expected = list(map(canonical, brute_force(query, events)))
+        assert sorted(map(canonical, matches_of(query, found))) == expected
+        tried.update(schedules=1, crashes=cluster.recoveries, checkpoints=cluster.checkpoints, matches=len(expected))
+
+    schedule()
+    print(", ".join(f"{count:,} {what}" for what, count in tried.items()))
+    assert tried["schedules"] >= examples(SCHEDULES)
+    assert min(tried["crashes"], tried["checkpoints"]) >= tried["schedules"] // 4 and tried["matches"]  # not idle ones
 
 
 def found_with(seed: int) -> list[object]:

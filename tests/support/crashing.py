@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 
@@ -44,6 +45,8 @@ class Checkpoint:
     units: dict[str, bytes] = field(default_factory=dict)
     shufflers: dict[str, tuple[FeederState, ...]] = field(default_factory=dict)
     matches: dict[str, pa.Table] = field(default_factory=dict)
+    #: Sizes and checksums of the units' states, where they are written to files.
+    stored: dict[str, Any] = field(default_factory=dict)
 
 
 class CrashingCluster:
@@ -59,7 +62,7 @@ class CrashingCluster:
         self._complete: Checkpoint | None = None
         self._attempt = -1
         self._time = 0.0
-        self.recoveries = 0
+        self.recoveries = self.checkpoints = 0
         self._start()
 
     def run(self, queries: Sequence[Query]) -> pa.Table:
@@ -72,13 +75,13 @@ class CrashingCluster:
     def _step(self) -> bool:
         """One thing happens: a block is fed, a message comes, a checkpoint begins, a process dies. True at the end."""
         choice = self._chaos.random()
-        if choice < 0.015 and self._crashes:
+        if choice < 0.03 and self._crashes:
             self._crashes -= 1
             self.recoveries += 1
             self._start()
-        elif choice < 0.08 and self._pending is None and not self._ended:
+        elif choice < 0.1 and self._pending is None and not self._ended:
             self._begin_checkpoint()
-        elif choice < 0.2 and not self._ended:
+        elif choice < 0.22 and not self._ended:
             self._feed()
         elif self._on_their_way:
             self._deliver_one()
@@ -180,6 +183,7 @@ class CrashingCluster:
             for part, name in enumerate(self.topology.sink_names):
                 self._published[part].append(pending.matches[name])
             self._complete, self._pending = pending, None
+            self.checkpoints += 1
 
     def _clock(self) -> float:
         self._time += 1.0

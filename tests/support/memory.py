@@ -27,6 +27,9 @@ def poisoned_memory() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(np, "empty", poisoned)
+        # Blocks of a million rows cost nothing until they are written; poisoned, they would take gigabytes.
+        for module in (join, closure):
+            patch.setattr(module, "BLOCK", module.CHUNK)
         yield
 
 
