@@ -34,7 +34,7 @@ from decopa.query.typing import ColumnOf, column_of_expression
 #: Module-level helper that generated code may call.
 HELPERS = """@jit
 def number_or_nan(value):
-    return np.nan if value == NULL else float(value)
+    return np.nan if value == NULL else np.float64(value)
 """
 
 
@@ -103,7 +103,8 @@ class ConditionWriter:
         source = self._plain(expr)
         if column.kind is Kind.FLOAT:
             return source
-        return f"number_or_nan({source})" if column.nullable else f"float({source})"
+        # Not `float`: where kernels are interpreted, that would raise on a division by zero.
+        return f"number_or_nan({source})" if column.nullable else f"np.float64({source})"
 
     def _plain(self, expr: Expr) -> str:
         """The value in the column type of the expression's kind."""

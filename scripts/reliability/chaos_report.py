@@ -10,6 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+_NOTE = """\
+Times are from the kill until events flow again. Process start is that of actors, with all that they import, and, where
+the driver was killed, that of the driver. The coordinator lives in the driver: it is struck by killing the driver while
+a checkpoint is being written. `torn` kills the driver and damages a file of the newest checkpoint; `disk` fills the
+disk, every second time with a kill on top. A node's time holds the 3 s until Ray, as set here, takes it for dead."""
+
 
 @dataclass(frozen=True)
 class Strike:
@@ -100,17 +106,13 @@ def report(tally: Tally, args: argparse.Namespace) -> str:
         "",
         *_table(tally),
         "",
-        "Times are from the kill until events flow again. Process start is that of actors with all that they import and, "
-        "where the driver was killed, that of the driver. The coordinator lives in the driver: it is struck by killing the "
-        "driver while a checkpoint is being written. `torn` kills the driver and damages a file of the newest checkpoint; "
-        "`disk` fills the disk, every second time with a kill on top. A node's time holds the 3 s until Ray, as set here, "
-        "takes it for dead.",
+        *_NOTE.splitlines(),
         "",
         f"- Of the coordinator's deaths {tally.half_written} left a checkpoint half-written, and {tally.unpublished} a "
         "complete one whose matches were not shown yet.",
         f"- {tally.delays} times a process was stopped (SIGSTOP) for up to 0.6 s.",
         f"- {tally.looks} times what a reader would see was compared in between: never a match twice or one too many.",
-        f"- {tally.given_up} checkpoints could not be written because the disk was full; the runs went on without them.",
+        f"- {tally.given_up} checkpoints could not be written because the disk was full; the runs went on.",
         f"- Drivers that ended with an error message and were taken up again: {len(tally.errors)}.",
         *(f"  - {text} ({count} times)" for text, count in Counter(error[:160] for error in tally.errors).items()),
         *(f"- PROBLEM: {problem}" for problem in tally.problems),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -12,6 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import decopa
+from actors.jit import interpreted
 from cluster.checkpoint.store import CheckpointStore, Manifest
 from decopa.checkpointed import read_job
 from decopa.errors import CheckpointError, QueryError, TraceError
@@ -170,3 +173,17 @@ def test_a_parquet_file_that_makes_arrow_abort_is_refused(name: str) -> None:
     assert ended.returncode == 1
     assert "TraceError" in ended.stderr
     assert "cannot be read as Parquet" in ended.stderr
+
+
+# ------------------------------------------------------------------ kernels
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("missing", [False, True])
+def test_whole_numbers_divided_by_zero_are_infinite(missing: bool, compiled: bool) -> None:
+    """Found by the simulated schedules, where kernels are interpreted."""
+    divisors = [0, None] if missing else [0, -1]
+    events = pa.table({"id": [1, 2, 3], "ts": [1, 2, 3], "type": ["A", "B", "B"], "n": [5, *divisors]})
+    with contextlib.nullcontext() if compiled else interpreted():
+        found = decopa.run("PATTERN SEQ(A a, B b) WHERE a.n / b.n > 7 WITHIN 1 s", events)
+    assert found.select(["a", "b"]).to_pylist() == [{"a": 1, "b": 2}]
