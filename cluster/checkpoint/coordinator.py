@@ -161,6 +161,7 @@ class Coordinator:
 
     def _give_up(self, number: int, tables: list[pa.Table], failure: CheckpointError | OutputError) -> None:
         """This checkpoint will not be; a few in a row end the run, since memory would not last for ever."""
+        self._store.check_attempt(self._attempt)  # or the folder that is removed could be another driver's
         self._unpublished = tables
         self.given_up.append(f"checkpoint {number}: {failure}")
         _LOG.warning("checkpoint %d could not be written, the run goes on without it: %s", number, failure)

@@ -67,7 +67,7 @@ class Chaos:
         self.half_written = self.unpublished = 0
         self._node: Any = None
 
-    def nextrole_of(self) -> str:
+    def next_role(self) -> str:
         if not self._deck:
             self._deck = [role for role in self.done for _ in range(DECK[role])]
             self._draw.shuffle(self._deck)
