@@ -15,7 +15,7 @@ from cluster.options import RayOptions
 from cluster.ray_session import ray_session
 from decopa.api import DEFAULT_LIMITS, as_workload, make_plan
 from decopa.results import result_table
-from scripts.benchmarks.ray_runtime import COMPARISONS, on_ray, trace
+from scripts.benchmarks.ray_runtime import COMPARISONS, WINDOWS_S, on_ray, trace
 
 
 def main() -> int:
@@ -23,8 +23,10 @@ def main() -> int:
     parser.add_argument("--events", type=int, default=2_000_000, help="(default: %(default)s)")
     parser.add_argument("--every", type=float, default=1.0, help="seconds between checkpoints (default: %(default)s)")
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--units", type=int, default=1, help="(default: %(default)s)")
     args = parser.parse_args()
-    queries, source, plan = as_workload(COMPARISONS), trace(args.events, types=2), make_plan(COMPARISONS)
+    query = COMPARISONS.format(window=max(WINDOWS_S))
+    queries, source, plan = as_workload(query), trace(args.events, types=2), make_plan(query, units=args.units)
     plain: list[float] = []
     safe: list[float] = []
     with ray_session(cpus=4, dashboard=False):
