@@ -13,6 +13,7 @@ import decopa
 from scripts.benchmarks.peers import duckdb_worker, flink_job, sql
 from scripts.benchmarks.peers.cases import EQUAL_KEYS, THREE_INEQUALITIES
 from scripts.benchmarks.peers.job import Job
+from scripts.benchmarks.peers.main import main
 from scripts.benchmarks.peers.query import SequenceQuery
 from tests.support.brute_force import brute_force
 
@@ -113,3 +114,20 @@ def test_a_job_survives_the_journey(tmp_path: Path) -> None:
     job = Job("trace.parquet", KEYED, "batches", limit_s=2.5, repeat=3, batch_events=100)
     job.save(tmp_path / "job.json")
     assert Job.load(tmp_path / "job.json") == job
+
+
+def test_a_missing_compiler_is_told_with_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    assert main(["--only", "window-1", "--store", str(tmp_path / "store.json")]) == 2
+    assert "openjdk-17-jdk-headless" in capsys.readouterr().err
+
+
+def test_the_compiler_of_java_home_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler = tmp_path / "bin" / "javac"
+    compiler.parent.mkdir()
+    compiler.touch()
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert flink_job.find_compiler() == str(compiler)

@@ -100,7 +100,13 @@ def test_a_slow_contender_stops_at_the_beginning_that_fits() -> None:
     outcome = climb(quadratic, 1_000_000, limit_s=2, repeat=2)
     assert outcome is not None
     assert (outcome.events, outcome.runs) == (4_000, 2)
-    assert max(asked) == 4_000
+    assert max(asked) == 4_000  # 16,000 events would take 12.8 s
+
+
+def test_a_contender_that_takes_a_while_to_begin_is_not_stopped_early() -> None:
+    outcome = climb(lambda events: Outcome(0, events, 1 + events / 1e6), 1_000_000, limit_s=8, repeat=1)
+    assert outcome is not None
+    assert outcome.events == 1_000_000
 
 
 def test_a_fast_contender_does_the_whole_trace() -> None:

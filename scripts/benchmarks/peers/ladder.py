@@ -17,11 +17,11 @@ def climb(run: Callable[[int], Outcome | None], total: int, *, limit_s: float, r
     """The outcome on the longest beginning of the trace that `run` is expected to finish in the limit.
 
     `run` takes a number of events and gives None if it was stopped. Beginnings grow fourfold; the next one is expected
-    to take longer by the same factor as the last one did, at first sixteenfold, as for a join of all pairs. The first
-    is done twice, to warm up.
+    to take four times as long or, if the last two grew faster, as much longer as they did. The first is done twice, to
+    warm up.
     """
     done: Outcome | None = None
-    size, growth = min(FIRST_EVENTS, total), float(FACTOR**2)
+    size, growth = min(FIRST_EVENTS, total), float(FACTOR)
     run(size)
     while True:
         outcome = run(size)
@@ -30,9 +30,10 @@ def climb(run: Callable[[int], Outcome | None], total: int, *, limit_s: float, r
         if done is not None:
             growth = max(float(FACTOR), outcome.seconds / done.seconds)
         done = outcome
-        if size == total or outcome.seconds * growth > limit_s:
+        following = min(size * FACTOR, total)
+        if size == total or outcome.seconds * growth * following / (size * FACTOR) > limit_s:
             return repeated(run, done, limit_s=limit_s, repeat=repeat)
-        size = min(size * FACTOR, total)
+        size = following
 
 
 def repeated(

@@ -66,12 +66,12 @@ def main(arguments: list[str] | None = None) -> int:
     kept = {result.name: result for result in results.load(options.store)}
     problems: list[str] = []
     if not options.report_only:
-        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-        pa.set_cpu_count(1)
         with tempfile.TemporaryDirectory(prefix="bench_peers") as name:
             folder = Path(name)
             if "flink" not in options.skip and not _compile_flink(folder):
                 return 2
+            os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # processes started from here inherit it
+            pa.set_cpu_count(1)
             for case in options.cases:
                 try:
                     result, wrong = run_case(case, options, folder, command)
