@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import statistics
 import time
 from collections import Counter
@@ -84,7 +85,8 @@ class Tally:
     def take_notes(self, notes: Sequence[dict[str, Any]]) -> None:
         """Drivers note when they have recovered: the first note after a kill is its recovery, unless another kill came
         before."""
-        self.errors += [note["error"] for note in notes if "error" in note]
+        # Without the folder, which is another one each time.
+        self.errors += [re.sub(r"\S*/job-\d+/", "", note["error"]) for note in notes if "error" in note]
         kills = [strike for strike in self.strikes if strike.killed]
         for strike, following in zip(kills, [*kills[1:], None], strict=True):
             until = following.at if following is not None else float("inf")

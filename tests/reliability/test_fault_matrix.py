@@ -68,6 +68,14 @@ def test_a_barrier_that_does_not_align_is_caught(monkeypatch: pytest.MonkeyPatch
     assert any(found != EXPECTED for found in results)
 
 
+def actor_processes() -> dict[str, int]:
+    import ray
+
+    actors = ray.util.list_named_actors(all_namespaces=True)
+    handles = {one["name"]: ray.get_actor(one["name"], namespace=one["namespace"]) for one in actors}
+    return {name: ray.get(handle.pid.remote()) for name, handle in handles.items()}
+
+
 @pytest.mark.ray
 def test_units_that_die_while_they_write_their_state_on_ray(ray_cluster: None, tmp_path: Path) -> None:
     """Two deaths in one run: before a state is written, and after one is and before the checkpoint is complete."""
@@ -75,6 +83,7 @@ def test_units_that_die_while_they_write_their_state_on_ray(ray_cluster: None, t
     write_trace(trace, events=1_200, rate=1_000, seed=4)
     source, queries = open_trace(trace), as_workload(RAY_QUERY)
     (tmp_path / "marks").mkdir()
+    processes: list[dict[str, int]] = []
     with interpreted():
         runtime = CheckpointedRuntime(
             make_plan(queries, units=3),
@@ -84,11 +93,15 @@ def test_units_that_die_while_they_write_their_state_on_ray(ray_cluster: None, t
             checkpoints=Checkpoints(str(tmp_path / "checkpoints"), every_s=0.3),
             limits=Limits(),
             options=RayOptions(replay=Replay(rate=250.0), metrics=False),
+            recovered=lambda _: processes.append(actor_processes()),
         )
         deaths = ((2, "before"), (4, "after"))
         runtime._store = DyingStore(str(tmp_path / "checkpoints"), deaths, tmp_path / "marks")
         result = runtime.run()
     assert len(list((tmp_path / "marks").iterdir())) == len(deaths)
     assert len(result.recoveries) == len(deaths)
+    # Only the unit that died has another process afterwards.
+    (before, after) = processes
+    assert len(before.items() - after.items()) == 1
     found = pa.Table.from_pylist(published(tmp_path / "out"))
     assert rows_of(found) == rows_of(decopa.run(RAY_QUERY, trace))
