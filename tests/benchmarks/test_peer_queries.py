@@ -7,6 +7,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import decopa
@@ -72,8 +73,18 @@ def test_fresh_events_end_only_new_matches(name: str) -> None:
 def test_batches_find_what_the_whole_trace_has(batch_events: int) -> None:
     trace = small_trace(1)
     job = Job("", THREE, "batches", limit_s=60, repeat=1, batch_events=batch_events)
-    outcome = duckdb_worker.in_batches(job, trace)
+    outcome = duckdb_worker.in_batches(duckdb_worker.connect(), job, trace)
     assert (outcome.events, outcome.matches) == (trace.num_rows, len(expected(THREE, trace)))
+
+
+@pytest.mark.parametrize("form", ["plain", "bucket", "batches"])
+def test_duckdb_answers_a_job_of_every_form(form: str, tmp_path: Path) -> None:
+    trace = small_trace(2)
+    pq.write_table(trace, tmp_path / "trace.parquet")
+    job = Job(str(tmp_path / "trace.parquet"), THREE, form, limit_s=0.5, repeat=2, batch_events=40)
+    outcome = duckdb_worker.run(job)
+    assert (outcome.events, outcome.matches) == (trace.num_rows, len(expected(THREE, trace)))
+    assert outcome.runs >= 2
 
 
 def test_spark_divides_whole_numbers_by_its_own_word() -> None:

@@ -6,6 +6,7 @@ and split by type included, to the columns of all matches in memory.
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from collections import Counter
@@ -71,7 +72,11 @@ def run_local(plan: Plan, trace: pa.Table, batch_size: int = DEFAULT_BATCH_SIZE)
     runtime.run()
     seconds = time.perf_counter() - began
     (sink,) = runtime.sinks
-    return Outcome(sink.rows, trace.num_rows, seconds)
+    outcome = Outcome(sink.rows, trace.num_rows, seconds)
+    # A runtime refers to itself: until it is collected the next run has to take fresh memory from the system.
+    del runtime, sink
+    gc.collect()
+    return outcome
 
 
 def _run_on_ray(plan: Plan, trace: pa.Table) -> Outcome:

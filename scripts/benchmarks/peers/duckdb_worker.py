@@ -21,15 +21,18 @@ from scripts.benchmarks.peers.sql import bucket_join, plain_join
 
 def run(job: Job) -> Outcome:
     trace = pq.read_table(job.trace)
+    connection = connect()
     if job.form == "batches":
-        in_batches(job, trace.slice(0, 3 * job.batch_events))  # warm-up
-        first = in_batches(job, trace)
+        in_batches(connection, job, trace.slice(0, 3 * job.batch_events))  # warm-up
         return repeated(
-            lambda events: in_batches(job, trace.slice(0, events)), first, limit_s=job.limit_s, repeat=job.repeat
+            lambda events: in_batches(connection, job, trace.slice(0, events)),
+            in_batches(connection, job, trace),
+            limit_s=job.limit_s,
+            repeat=job.repeat,
         )
     sql = plain_join(job.query) if job.form == "plain" else bucket_join(job.query, "duckdb")
     outcome = climb(
-        lambda events: _joined(sql, trace.slice(0, events), 2 * job.limit_s),
+        lambda events: _joined(connection, sql, trace.slice(0, events), 2 * job.limit_s),
         trace.num_rows,
         limit_s=job.limit_s,
         repeat=job.repeat,
@@ -39,18 +42,19 @@ def run(job: Job) -> Outcome:
     return outcome
 
 
-def _connect() -> duckdb.DuckDBPyConnection:
+def connect() -> duckdb.DuckDBPyConnection:
+    """One database for all runs, which keeps the memory that one of them has freed for the next."""
     connection = duckdb.connect()
     connection.execute("SET threads = 1")
     connection.execute("SET preserve_insertion_order = false")
     return connection
 
 
-def _joined(sql: str, trace: pa.Table, limit_s: float) -> Outcome | None:
+def _joined(connection: duckdb.DuckDBPyConnection, sql: str, trace: pa.Table, limit_s: float) -> Outcome | None:
     """Fills a temporary table with one row of ids per match; None if that takes longer than the limit."""
-    connection = _connect()
     connection.register("trace", trace)
-    connection.execute("CREATE TABLE events AS SELECT * FROM trace")
+    connection.execute("CREATE OR REPLACE TABLE events AS SELECT * FROM trace")
+    connection.execute("DROP TABLE IF EXISTS matches")
     alarm = threading.Timer(limit_s, connection.interrupt)
     alarm.start()
     try:
@@ -64,11 +68,11 @@ def _joined(sql: str, trace: pa.Table, limit_s: float) -> Outcome | None:
     return Outcome(_count(connection), trace.num_rows, seconds)
 
 
-def in_batches(job: Job, trace: pa.Table) -> Outcome:
+def in_batches(connection: duckdb.DuckDBPyConnection, job: Job, trace: pa.Table) -> Outcome:
     """Batch by batch: the matches that end in the batch; stops at the limit, after a whole batch."""
-    connection = _connect()
     ts = trace.column("ts").to_numpy()
     names = ", ".join(f"{alias}_id BIGINT" for alias in job.query.aliases)
+    connection.execute("DROP TABLE IF EXISTS matches")
     connection.execute(f"CREATE TEMP TABLE matches ({names})")
     began, done = time.perf_counter(), 0
     while done < trace.num_rows and time.perf_counter() - began < job.limit_s:
@@ -82,9 +86,8 @@ def in_batches(job: Job, trace: pa.Table) -> Outcome:
 
 
 def _count(connection: duckdb.DuckDBPyConnection) -> int:
-    counted = connection.execute("SELECT count(*) FROM matches").fetchone()
-    assert counted is not None
-    return int(counted[0])
+    ((count,),) = connection.execute("SELECT count(*) FROM matches").fetchall()
+    return int(count)
 
 
 if __name__ == "__main__":
