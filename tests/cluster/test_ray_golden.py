@@ -1,4 +1,4 @@
-"""The papers' tiny streams, the real traces and all strategies on Ray: what the local runtime finds, and no more."""
+"""Worked examples, real traces, all strategies and random queries on Ray: what the local runtime finds, and no more."""
 
 from __future__ import annotations
 
@@ -7,13 +7,20 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, note, settings
+from hypothesis import strategies as st
 
 import decopa
 from actors.jit import interpreted
 from tests.golden.test_semantics import assert_golden
-from tests.support.engine import table_of
+from tests.property.test_matches import ATTRIBUTES
+from tests.support.brute_force import brute_force, canonical
+from tests.support.engine import matches_of, table_of
+from tests.support.examples import examples
 from tests.support.golden_form import events_of, text_of
+from tests.support.plans import plans
 from tests.support.shared import needs_golden, semantics_cases
+from tests.support.strategies import queries, streams
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
@@ -44,3 +51,18 @@ def test_real_traces_give_the_same_on_ray(
     found = decopa.run(query, events, columns=columns, units=5, strategy=strategy, runtime="ray")
     assert found.equals(here)
     assert here.num_rows
+
+
+@settings(max_examples=examples(20))
+@given(st.data())
+def test_random_queries_plans_and_streams_give_what_the_brute_force_gives(
+    ray_cluster: None, data: st.DataObject
+) -> None:
+    query = data.draw(queries(max_positions=4))
+    events = data.draw(streams(query))
+    plan = data.draw(plans(query))
+    note(f"{query}\n{plan.to_json()}")
+    options = decopa.RayOptions(shufflers=data.draw(st.integers(1, 3)), batch_size=data.draw(st.sampled_from((1, 3))))
+    with interpreted():
+        found = decopa.run(query, table_of(events, ATTRIBUTES), plan=plan, runtime="ray", ray=options)
+    assert sorted(map(canonical, matches_of(query, found))) == list(map(canonical, brute_force(query, events)))
