@@ -47,7 +47,7 @@ class Curves:
 
     def sample(self, seconds: float, processes: dict[str, int], sinks: dict[str, Any]) -> None:
         for name, pid in processes.items():
-            if (mib := memory_mib(pid)) is not None:
+            if mib := memory_mib(pid):  # one that has just ended holds nothing
                 self.memory.setdefault(name, []).append((seconds, mib))
         for name, counts in sinks.items():
             before = self._counts.get(name)
