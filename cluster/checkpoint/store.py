@@ -27,7 +27,7 @@ from cluster.checkpoint.fields import checked
 from decopa.errors import CheckpointError
 
 FORMAT = "decopa-checkpoint"
-VERSION = 1
+VERSION = 2
 _FOLDER = re.compile(r"checkpoint-(\d{8})")
 #: A manifest or job larger than this is none.
 _MAX_DOCUMENT = 64 * 2**20
