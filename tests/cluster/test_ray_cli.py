@@ -95,6 +95,8 @@ def test_an_interrupt_ends_everything_and_writes_nothing(tmp_path: Path) -> None
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # A shell that runs tests in the background has them ignore interrupts, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     ) as process:
         assert process.stdin is not None and process.stderr is not None
         event = {"id": 1, "ts": 1, "type": "A", "x": 0.5}

@@ -47,6 +47,7 @@ def test_every_node_of_a_cluster_is_calibrated(ray_cluster: None) -> None:
 
 
 @pytest.mark.ray
+@pytest.mark.slow
 def test_an_emulated_unit_sustains_about_what_is_predicted(ray_cluster: None) -> None:
     source = open_trace(SPEC.table())
     statistics = [one.statistics for one in measure([QUERY], source)]
