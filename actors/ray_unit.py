@@ -117,6 +117,7 @@ class UnitShell(Shell):
     def greet(self) -> None:
         with self.working():
             self._links.greet()
+        super().greet()
 
     def settle(self) -> None:
         """Returns when everything that was sent has been received and worked on."""

@@ -66,8 +66,7 @@ class Session:
         """Returns when all actors are up and know each other; they start in parallel."""
         for name, actor in self._deployment.actors.items():
             self._ask(actor.status, name)
-        senders = {**self._deployment.units, **self._deployment.shufflers}
-        for call, name in [(actor.greet.remote(), name) for name, actor in senders.items()]:
+        for call, name in [(actor.greet.remote(), name) for name, actor in self._deployment.actors.items()]:
             self._wait(call)
             self._deployment.result(call, name)
 

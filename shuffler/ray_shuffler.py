@@ -82,6 +82,7 @@ class Shuffler(Shell):
     def greet(self) -> None:
         with self.working():
             self._links.greet()
+        super().greet()
 
     def feed(self, rows: pa.Buffer | pa.Table, place: Place, first_ordinal: int, start: ReplayStart) -> int:
         """Shuffles a block of events: an Arrow stream as bytes, or a table that lies in the object store."""
