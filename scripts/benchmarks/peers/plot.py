@@ -10,6 +10,7 @@ from scripts.benchmarks.peers.results import CaseResult
 
 COLOURS = {"decopa": "tab:green", "flink": "tab:red", "duckdb": "tab:orange", "spark": "tab:blue"}
 STYLES = ("-", "--", ":", "-.", (0, (1, 1)))
+MARKERS = ("o", "s", "^", "D", "v")
 
 
 def growth(results: Sequence[CaseResult], label: str, path: Path) -> None:
@@ -31,7 +32,7 @@ def growth(results: Sequence[CaseResult], label: str, path: Path) -> None:
         used[contender.tool] = place + 1
         axes.plot(
             *zip(*points),
-            marker="o",
+            marker=MARKERS[place % len(MARKERS)],
             color=COLOURS[contender.tool],
             linestyle=STYLES[place % len(STYLES)],
             label=contender.name,
