@@ -145,6 +145,11 @@ def test_candidates_do_not_depend_on_which_input_comes_first() -> None:
 
 
 # ------------------------------------------------------------------- properties
+#: Logarithm of a rate that is 0 for all purposes. Farther down a logarithm is the sum of terms near LOG_ZERO and others
+#: that are lost in its rounding.
+NOTHING = LOG_ZERO * 1e-3
+
+
 @given(st.data())
 def test_no_rate_is_infinite_or_undefined(data: st.DataObject) -> None:
     query = data.draw(BRANCHES)
@@ -162,6 +167,8 @@ def test_rates_grow_with_the_rates_of_events(data: st.DataObject) -> None:
     more = replace(known, rates={**known.rates, name: min(known.rates[name] * factor, 1e15)})
     for model in (PAPER, ENGINE):
         before, after = log_rate(query, known, model), log_rate(query, more, model)
+        if before < NOTHING:
+            continue
         assert after >= before - 1e-9 * max(1.0, abs(before))
 
 
