@@ -8,10 +8,10 @@ process, nothing is left behind.
 from __future__ import annotations
 
 import mmap
+import os
 import tempfile
 import weakref
 from dataclasses import dataclass
-from os import posix_fallocate
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ class Spill:
     def __post_init__(self) -> None:
         if self.max_bytes < 1:
             raise LimitError(f"units can spill a byte at least, got {self.max_bytes}")
+        if not hasattr(os, "posix_fallocate"):
+            raise LimitError("this system cannot reserve space for files, so units cannot spill; leave out --spill")
 
 
 class StateMemory:
@@ -70,7 +72,7 @@ class StateMemory:
         try:
             with tempfile.TemporaryFile(dir=spill.folder, prefix="decopa-spill-") as file:
                 # Blocks are reserved now: a mapped file that finds the disk full later ends the process.
-                posix_fallocate(file.fileno(), 0, size)
+                os.posix_fallocate(file.fileno(), 0, size)
                 mapped = mmap.mmap(file.fileno(), size)
         except OSError as err:
             raise LimitError(
