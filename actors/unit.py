@@ -81,12 +81,7 @@ class ProcessingUnit:
     def on_batch(self, channel: Channel, batch: Batch) -> Iterator[Batch]:
         """Matches that arise from a batch, chunk by chunk."""
         self.counters.ingested += batch.length
-        try:
-            for match in self.logic.on_batch(channel.side, batch):
-                self.counters.emitted += match.length
-                yield match
-        except LimitError as err:
-            raise LimitError(f"unit {self.name} of operator {self._title}: {err}") from None
+        yield from self._counted(self.logic.on_batch(channel.side, batch))
         self._check_state()
 
     def on_watermark(self, channel: Channel, watermark_us: int) -> Iterator[Batch]:
@@ -95,9 +90,15 @@ class ProcessingUnit:
         side = min(mark for other, mark in self._watermarks.items() if other.side == channel.side)
         if side > self._sides[channel.side]:
             self._sides[channel.side] = side
-            for match in self.logic.on_watermark(channel.side, side):
+            yield from self._counted(self.logic.on_watermark(channel.side, side))
+
+    def _counted(self, matches: Iterator[Batch]) -> Iterator[Batch]:
+        try:
+            for match in matches:
                 self.counters.emitted += match.length
                 yield match
+        except LimitError as err:  # of the memory, which does not know whose it is
+            raise LimitError(f"unit {self.name} of operator {self._title}: {err}") from None
 
     def snapshot(self) -> UnitState:
         return UnitState(self.logic.snapshot(), dict(self._watermarks), replace(self.counters))
