@@ -118,16 +118,21 @@ class ShufflerNode:
         while begin < len(events):
             now = self._clock()
             arrived = int(np.searchsorted(due, now, side="right"))
-            # Events wait for company for one flush interval: a message costs about the same whatever it carries.
-            wait_s = max(float(due[begin]) - now, self._shuffled_at + self._policy.interval_s - now)
+            # Events wait for company for one flush interval: a message costs about the same whatever it carries. The
+            # end of the block ends the wait, or blocks shorter than the interval would hold the stream back: the rest
+            # of it waits in the outbox, for the next block.
+            company_s = self._shuffled_at + self._policy.interval_s - now
+            wait_s = min(max(float(due[begin]) - now, company_s), float(due[-1]) - now)
             if wait_s > 0 and arrived - begin < self._batch_size:
                 self._sleep(wait_s)
                 continue
-            self._shuffled_at = now
             end = min(arrived, begin + self._batch_size)
             points = np.unique(np.linspace(begin, end - 1, min(MARKS_PER_BATCH, end - begin)).astype(np.int64))
             self._mark(tuple((int(events.ts[point]), float(due[point])) for point in points))
-            self._shuffle(events.slice(begin, end), urgent=end == arrived)
+            urgent = end == arrived and company_s <= 0
+            if urgent:
+                self._shuffled_at = now
+            self._shuffle(events.slice(begin, end), urgent=urgent)
             begin = end
 
     def _shuffle(self, batch: EventBatch, *, urgent: bool) -> None:
