@@ -36,12 +36,15 @@ class Contender:
         return OURS if self.tool == "decopa" else PEERS
 
 
+#: What the Ray runtime is compared with: it puts matches in order, too.
+IN_ORDER = "decopa local, ordered table"
 CONTENDERS = (
     Contender("decopa local", "decopa_worker", "local"),
     Contender("decopa local, batches of 10,000", "decopa_worker", "local", 10_000),
     Contender("decopa local, batches of 1,000", "decopa_worker", "local", 1_000),
-    Contender("decopa ray, all of Ray on one core", "decopa_worker", "ray"),
-    Contender("decopa ray, all cores", "decopa_worker", "ray-all-cores"),
+    Contender(IN_ORDER, "decopa_worker", "table"),
+    Contender("decopa ray, all of Ray on one core", "decopa_worker", "ray", baseline=IN_ORDER),
+    Contender("decopa ray, all cores", "decopa_worker", "ray-all-cores", baseline=IN_ORDER),
     Contender("FlinkCEP", "flink"),
     Contender("DuckDB, plain join", "duckdb_worker", "plain"),
     Contender("DuckDB, time-bucket join", "duckdb_worker", "bucket"),

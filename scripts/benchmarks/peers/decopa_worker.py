@@ -31,13 +31,13 @@ WARM_UP_EVENTS = 20_000
 def run(job: Job) -> Outcome:
     trace = pq.read_table(job.trace)
     plan = rare_first(job.query, trace)
-    if job.form == "local":
+    if job.form in ("local", "table"):
         pa.set_cpu_count(1)
-        batch_size = job.batch_events or DEFAULT_BATCH_SIZE
-        run_local(plan, trace.slice(0, WARM_UP_EVENTS), batch_size)
-        first = run_local(plan, trace, batch_size)
+        in_order, batch_size = job.form == "table", job.batch_events or DEFAULT_BATCH_SIZE
+        run_local(plan, trace.slice(0, WARM_UP_EVENTS), batch_size, in_order=in_order)
+        first = run_local(plan, trace, batch_size, in_order=in_order)
         return repeated(
-            lambda events: run_local(plan, trace.slice(0, events), batch_size),
+            lambda events: run_local(plan, trace.slice(0, events), batch_size, in_order=in_order),
             first,
             limit_s=job.limit_s,
             repeat=job.repeat,
@@ -66,15 +66,17 @@ def rare_first(query: SequenceQuery, trace: pa.Table) -> Plan:
     return Plan((left_deep(parsed, order),))
 
 
-def run_local(plan: Plan, trace: pa.Table, batch_size: int = DEFAULT_BATCH_SIZE) -> Outcome:
+def run_local(plan: Plan, trace: pa.Table, batch_size: int = DEFAULT_BATCH_SIZE, *, in_order: bool = False) -> Outcome:
+    """`in_order` makes an Arrow table in canonical order of the matches, as `decopa.run` and the Ray runtime do."""
     began = time.perf_counter()
-    runtime = LocalRuntime(plan, open_trace(trace), limits=UNLIMITED, ordered=False, batch_size=batch_size)
+    runtime = LocalRuntime(plan, open_trace(trace), limits=UNLIMITED, ordered=in_order, batch_size=batch_size)
     runtime.run()
-    seconds = time.perf_counter() - began
     (sink,) = runtime.sinks
-    outcome = Outcome(sink.rows, trace.num_rows, seconds)
+    table = sink.table() if in_order else None
+    seconds = time.perf_counter() - began
+    outcome = Outcome(sink.rows if table is None else table.num_rows, trace.num_rows, seconds)
     # A runtime refers to itself: until it is collected the next run has to take fresh memory from the system.
-    del runtime, sink
+    del runtime, sink, table
     gc.collect()
     return outcome
 

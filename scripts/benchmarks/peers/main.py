@@ -81,7 +81,7 @@ def main(arguments: list[str] | None = None) -> int:
                 problems += wrong
                 if not wrong:
                     kept[case.name] = result
-        results.save(kept.values(), describe(Path(__file__).parent / "constraints.txt"), options.store)
+                    results.save(kept.values(), describe(Path(__file__).parent / "constraints.txt"), options.store)
     if options.report:
         write_report(options, list(kept.values()))
     for line in problems:
