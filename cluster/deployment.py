@@ -14,7 +14,7 @@ from ray.exceptions import GetTimeoutError, ObjectLostError, RayActorError, RayT
 from actors.emulation import Emulation
 from actors.group import Limits
 from actors.jit import is_interpreted
-from actors.ray_unit import UNIT_CLASSES, Sink, SinkSetup, StateStore, UnitSetup, UnitStatus
+from actors.ray_unit import UNIT_CLASSES, Sink, SinkSetup, SinkStatus, StateStore, UnitSetup, UnitStatus
 from cluster.options import RayOptions
 from cluster.placement import Places
 from decopa.errors import DecoPaError, DeployError
@@ -271,6 +271,9 @@ class Deployment:
     def statuses(self) -> list[UnitStatus]:
         """What every unit's process did so far."""
         return list(ray.get([unit.status.remote() for unit in self.units.values()]))
+
+    def sink_statuses(self) -> list[SinkStatus]:
+        return list(ray.get([sink.status.remote() for sink in self.sinks.values()]))
 
     def shuffler_statuses(self) -> list[ShufflerStatus]:
         return list(ray.get([shuffler.status.remote() for shuffler in self.shufflers.values()]))

@@ -68,7 +68,7 @@ class RayRuntime:
 def run_report(deployment: Deployment, session: Session, seconds: float) -> RayRun:
     """What the actors of a run did, without its matches."""
     statuses = deployment.statuses()
-    latencies = [status.latency for status in session.sink_statuses()]
+    latencies = [status.latency for status in deployment.sink_statuses()]
     return RayRun(
         (),
         session.events,

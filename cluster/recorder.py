@@ -51,7 +51,7 @@ class Recorder:
         # `events` were fed; those that the shufflers have dealt out are what has been taken up.
         taken = sum(status.events for status in deployment.shuffler_statuses())
         sinks = list(deployment.sinks.values())
-        matches = sum(status.matches for status in ray.get([sink.status.remote() for sink in sinks]))
+        matches = sum(status.matches for status in deployment.sink_statuses())
         counts = sum(ray.get([sink.latency_counts.remote() for sink in sinks]))
         latency = LatencyHistogram.between(self._counts, counts).summary()
         self._counts = counts

@@ -8,9 +8,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import pyarrow as pa
-import ray
 
-from actors.ray_unit import SinkStatus
 from cluster.deployment import Deployment
 from cluster.feeding import FeedBlock
 from shuffler.node import ReplayStart
@@ -115,9 +113,6 @@ class Session:
         """The matches that came since the last call, a table for each part of the plan."""
         return tuple(self._ask(sink.take, name) for name, sink in self._deployment.sinks.items())
 
-    def sink_statuses(self) -> list[SinkStatus]:
-        return list(ray.get([sink.status.remote() for sink in self._deployment.sinks.values()]))
-
     def _ask(self, method: Any, name: str) -> Any:
         call = method.remote()
         self._wait(call)
@@ -146,4 +141,4 @@ class Session:
         now = time.monotonic()
         if self._progress is not None and now - self._told >= _PROGRESS_EVERY_S:
             self._told = now
-            self._progress(self.events, sum(status.matches for status in self.sink_statuses()))
+            self._progress(self.events, sum(status.matches for status in self._deployment.sink_statuses()))

@@ -1,15 +1,19 @@
-"""The largest rate that a running system sustains: offered rates grow until it falls behind, then close in."""
+"""The largest rate that a running system sustains: offered rates grow until queues do, then close in (7.1)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from decopa.errors import StatisticsError
 
 #: The first step up from a rate that is sustained; each further step is twice as large (as a logarithm).
-FIRST_STEP = 1.15
+FIRST_STEP = 1.1
+#: Moments of each half of a window at which delays are compared.
+_MOMENTS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,23 @@ def largest_sustainable(
         else:
             rate = math.sqrt(low * high)
     return SearchResult(low, None if math.isinf(high) else high, tuple(trials))
+
+
+def delay_growth(samples: Sequence[tuple[float, float]], begin_s: float, end_s: float) -> float:
+    """Seconds by which delays grow in a second of a window: 0 if queues are stable, 1 - 1/r if r times as much work
+    comes as is done. `samples` are (moment, delay) pairs in order of time.
+
+    The mean delay of the second half is compared with that of the first, so that a load that repeats itself every half
+    window (a trace with busy hours) cancels out. Infinite where there is nothing to compare.
+    """
+    middle_s = (begin_s + end_s) / 2
+    moments = np.array([moment for moment, _ in samples if begin_s <= moment <= end_s])
+    delays = np.array([delay for moment, delay in samples if begin_s <= moment <= end_s])
+    if not (moments < middle_s).any() or not (moments >= middle_s).any():
+        return math.inf
+    halves = (np.linspace(begin_s, middle_s, _MOMENTS), np.linspace(middle_s, end_s, _MOMENTS))
+    first, second = (float(np.interp(half, moments, delays).mean()) for half in halves)
+    return (second - first) / (middle_s - begin_s)
 
 
 def _inside(rate: float, low: float, high: float, precision: float) -> float:

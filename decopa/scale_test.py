@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from cluster.scaling import OfferedRate
 
 #: The first rate that is offered, as a share of the predicted one.
-_FIRST = 0.93
-#: Windows of event time that pass before anything is measured.
-_WARM_UP_WINDOWS = 1.1
+_FIRST = 0.95
+#: Windows of event time that pass before anything is measured, and then a share of the window of observation.
+_WARM_UP_WINDOWS, _WARM_UP = 1.1, 0.3
 #: Emulated units: a rate that was offered while this machine was the limit is offered again, so often at most.
 _REPEATS = 3
 #: The clock of emulated units never makes them faster than this, so that the real work stays a small share of the time.
@@ -42,7 +42,8 @@ _MOST_INGESTED_PER_S, _MOST_COMPARED_PER_S = 1e5, 3e7
 
 @dataclass(frozen=True)
 class ScaleSettings:
-    """How points are measured. `seconds` is the window of observation; `target_rate`, for emulated units only, is the
+    """How points are measured. `seconds` is the window of observation, in a second of which delays may grow by
+    `tolerance` seconds if a rate is to count as sustained; `target_rate`, for emulated units only, is the
     rate (events/s) that should really pass: their clock is set so that the predicted rate becomes this one."""
 
     capacity: Capacity
@@ -51,7 +52,7 @@ class ScaleSettings:
     reading: Reading = Reading.LINEAR
     seconds: float = 10.0
     precision: float = 0.05
-    tolerance: float = 0.05
+    tolerance: float = 0.02
     most_trials: int = 8
     shufflers: int = 1
     target_rate: float | None = None
@@ -124,7 +125,8 @@ class ScaleTest:
             return Trial(rate, found.sustained, found.achieved)
 
         with test:
-            test.offer(first, settings.seconds)  # not measured: kernels that no event has needed yet are compiled
+            # Not measured: kernels that no event has needed yet are compiled.
+            test.offer(first, _WARM_UP * settings.seconds)
             result = largest_sustainable(offer, first, precision=settings.precision, most_trials=settings.most_trials)
         return self._point(key, plan, predicted, bottleneck, clock, result, offered, time.perf_counter() - started)
 
@@ -226,6 +228,7 @@ def _trial_document(one: OfferedRate, clock: float) -> dict[str, Any]:
         "rate": one.rate / clock,
         "events": one.events,
         "seconds": one.seconds,
+        "growth": one.growth if math.isfinite(one.growth) else None,
         "backlog_s": one.backlog_s,
         "sustained": one.sustained,
         "disturbed": one.disturbed,

@@ -39,6 +39,18 @@ def test_a_trace_is_played_again_with_times_and_ids_that_go_on() -> None:
     assert batches[0].schema == batches[-1].schema
 
 
+@pytest.mark.parametrize("timestamps", [False, True])
+def test_an_endless_trace_tells_how_many_events_are_earlier_than_a_time(timestamps: bool) -> None:
+    trace = EndlessTrace(open_trace(SyntheticSpec(events=10, types=2, seed=1, timestamps=timestamps).table()), [])
+    times = [
+        int(value)
+        for _ in range(12)
+        for value in trace.take(4).column("ts").cast("timestamp[us]").cast("int64").to_numpy()
+    ]
+    for moment in (times[0], times[3] + 1, times[9], times[10], times[17] + 1, times[-1]):
+        assert trace.events_before(moment) == sum(time < moment for time in times)
+
+
 @pytest.mark.ray
 def test_every_node_of_a_cluster_is_calibrated(ray_cluster: None) -> None:
     found = calibrate_cluster(calibration_spec(QUERY, open_trace(SPEC.table()), events=20_000, repeats=1))
