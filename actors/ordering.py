@@ -34,7 +34,7 @@ def canonical_order(keys: Sequence[Array]) -> Indices:
         if bits < _BITS:
             packed = (packed << room) | ((keys[1] - least) >> (bits - room))
     packed = (packed << number_bits) | np.arange(rows, dtype=np.int64)
-    packed.sort()
+    packed.sort(kind="stable")  # matches are found nearly in order, which this kind of sorting makes use of
     order: Indices = packed & ((1 << number_bits) - 1)
     if len(keys) > 1:
         from actors.tie_sorting import sort_ties
