@@ -1,38 +1,33 @@
-"""Calibration: the real processing unit under growing load, on this machine or on every node of a cluster (7.1).
+"""Calibration: the real processing unit under growing load, on every node of a Ray cluster (7.1).
 
-Every operator of the query runs as a process of its own would: it receives encoded messages and sends encoded
-messages on. Only what the actor shells add is missing (about 0.6 ms for each message, see FACTS.md), which batches of
-thousands of rows make small. The loads grow in three directions: the query in a window that no two events share
-(ingestion), the query in growing windows (comparisons), and the pattern without its conditions between events
-(emission), each until a step takes long enough to be measured well.
+Every operator of the query runs as a process of its own would: it receives encoded messages, sends encoded messages on,
+and ships each of them to an actor, through Ray's object store, as a unit does. The loads grow in three directions: the
+query in a window that no two events share (ingestion), the query in growing windows (comparisons), and the pattern
+without its conditions between events (emission), each until a step takes long enough to be measured well. Then the
+busiest unit gets its messages in real time, at growing rates, until it cannot keep up.
 """
 
 from __future__ import annotations
 
 import itertools
-import multiprocessing
-import platform
+import os
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from actors.group import Limits
 from actors.node import UnitNode
 from actors.reports import UnitReport
-from costmodel.calibration import (
-    BusyModel,
-    Calibration,
-    Measurement,
-    NodeCalibration,
-    Ramp,
-    fit_busy_model,
-    queueing_starts,
-)
+from cluster.options import RayOptions
+from costmodel.calibration import BusyModel, Calibration, Measurement, NodeCalibration, Ramp, fit_busy_model
+from costmodel.sustainable import Trial, delay_growth, largest_sustainable
 from decopa.errors import StatisticsError
 from decopa.planning.baselines import state_parallel
 from decopa.planning.plan import Plan
@@ -45,8 +40,9 @@ from shuffler.codecs import needed_attributes
 from shuffler.columns import Place
 from shuffler.events import EventFormat
 from shuffler.node import ReplayStart, ShufflerNode
-from shuffler.outbox import FlushPolicy
+from shuffler.outbox import FlushPolicy, Send
 from shuffler.pacing import Replay
+from shuffler.ray_links import RayLinks
 from shuffler.source import TraceSource
 from shuffler.topology import Topology
 
@@ -59,6 +55,11 @@ ENOUGH_S = 0.5
 _STEP, _SMALL_STEP, _SMALLEST = 4, 2, 4**8
 #: A unit's measurement counts if it was busy for at least this long: shorter ones are mostly the clock's.
 _LEAST_BUSY_S = 0.002
+#: A unit keeps up with a rate if its messages' delays grow by less than this in a second.
+_MOST_GROWTH = 0.05
+
+#: Takes a message to another process.
+Ship = Callable[[Message], None]
 
 
 @dataclass(frozen=True)
@@ -73,9 +74,11 @@ class CalibrationSpec:
 
 @dataclass(frozen=True)
 class _Unit:
-    """What one unit did: its counters, and the rows and seconds of each message."""
+    """What one unit did: its counters, and the rows and seconds of each message that it got."""
 
+    name: str
     report: UnitReport
+    messages: tuple[Message, ...]
     rows: tuple[int, ...]
     service_s: tuple[float, ...]
 
@@ -109,25 +112,23 @@ def _up_to(events: int) -> Any:
 # ------------------------------------------------------------------ where it is measured
 
 
-def calibrate_here(spec: CalibrationSpec) -> Calibration:
-    """On this machine, in a process of its own, as a unit has one."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        node = pool.submit(calibrate_node, spec, platform.node() or "this machine").result()
-    return Calibration(str(spec.query), (node,))
+class Receiver:
+    """An actor that messages are shipped to; it does nothing with them."""
+
+    def deliver(self, message: Message) -> None: ...
+
+    def pid(self) -> int:
+        return os.getpid()
 
 
 def calibrate_cluster(spec: CalibrationSpec) -> Calibration:
     """On every node of the cluster that this program is connected to, one unit at a time on each."""
-    import ray
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
     # Two nodes may have the same address (a test cluster), so the name has the beginning of the id, too.
-    task, calls = ray.remote(calibrate_node), []
+    task, calls = ray.remote(_calibrate_in_task), []
     for node in sorted(_alive(ray.nodes()), key=lambda one: str(one["NodeID"])):  # type: ignore[no-untyped-call]
         if node.get("Resources", {}).get("CPU", 0) >= 1:
-            where = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
             name = f"{node['NodeManagerAddress']} ({node['NodeID'][:6]})"
-            calls.append(task.options(num_cpus=1, scheduling_strategy=where).remote(spec, name))
+            calls.append(task.options(num_cpus=1, scheduling_strategy=_on(node["NodeID"])).remote(spec, name))
     return Calibration(str(spec.query), tuple(ray.get(calls)))
 
 
@@ -135,39 +136,54 @@ def _alive(nodes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [node for node in nodes if node["Alive"]]
 
 
+def _on(node_id: str) -> NodeAffinitySchedulingStrategy:
+    return NodeAffinitySchedulingStrategy(node_id, soft=False)
+
+
+def _calibrate_in_task(spec: CalibrationSpec, name: str) -> NodeCalibration:
+    here = _on(ray.get_runtime_context().get_node_id())
+    receiver: Any = ray.remote(Receiver).options(num_cpus=0, scheduling_strategy=here).remote()
+    links = RayLinks("calibration", {"receiver": receiver}, window=RayOptions().window, attempt=0)
+    links.greet()
+    try:
+        return calibrate_node(spec, name, partial(links.send, "receiver"))
+    finally:
+        ray.kill(receiver)
+
+
 # ------------------------------------------------------------------ in the process that measures
 
 
-def calibrate_node(spec: CalibrationSpec, name: str) -> NodeCalibration:
+def calibrate_node(spec: CalibrationSpec, name: str, ship: Ship) -> NodeCalibration:
     """Measures all loads, `repeats` times; the first pass compiles and finds out how far loads grow."""
     rows = pa.ipc.open_stream(spec.events).read_all()
-    loads = list(_loads(spec, rows))
+    loads = list(_loads(spec, rows, ship))
     models: list[BusyModel] = []
     everything: list[Measurement] = []
     ramps: list[Ramp] = []
     for _ in range(spec.repeats):
         found: list[Measurement] = []
-        whole: list[_Unit] = []
+        whole = spec.query
         for title, query in loads:
-            units = _run(query, spec.form, rows)
+            units = _run(query, spec.form, rows, ship)
             found += [_measurement(title, unit) for unit in units if sum(unit.service_s) >= _LEAST_BUSY_S]
-            whole = units if query.where == spec.query.where else whole
+            whole = query if query.where == spec.query.where else whole
         models.append(fit_busy_model(found))
         everything += found
-        ramps.append(_ramp(whole, models[-1]))
+        ramps.append(_ramp(whole, spec.form, rows, models[-1], ship))
     return NodeCalibration(name, tuple(models), tuple(everything), tuple(ramps))
 
 
-def _loads(spec: CalibrationSpec, rows: pa.Table) -> Iterator[tuple[str, Query]]:
+def _loads(spec: CalibrationSpec, rows: pa.Table, ship: Ship) -> Iterator[tuple[str, Query]]:
     """Names and queries, each with more to do than the one before, until one takes long enough."""
     query = spec.query
     nothing = replace(query, window_us=1)
-    _run(nothing, spec.form, rows.slice(0, BATCH_ROWS))  # compiles
+    _run(nothing, spec.form, rows.slice(0, BATCH_ROWS), ship)  # compiles
     yield "ingestion", nothing
     for factor in _growing(_STEP):
         window_us = max(1, query.window_us // factor)
         larger = replace(query, window_us=window_us)
-        units = _run(larger, spec.form, rows)
+        units = _run(larger, spec.form, rows, ship)
         took_s = sum(sum(unit.service_s) for unit in units)
         if factor == 1 or sum(unit.report.comparisons for unit in units) >= rows.num_rows:
             yield f"comparisons, window {window_us} us", larger
@@ -176,7 +192,7 @@ def _loads(spec: CalibrationSpec, rows: pa.Table) -> Iterator[tuple[str, Query]]
     for factor in _growing(_SMALL_STEP):
         window_us = max(1, query.window_us // factor)
         larger = without_conditions(query, window_us)
-        units = _run(larger, spec.form, rows)
+        units = _run(larger, spec.form, rows, ship)
         if sum(unit.report.emitted for unit in units) >= rows.num_rows:
             yield f"emission, window {window_us} us", larger
         if sum(unit.report.emitted for unit in units) >= 16 * rows.num_rows:
@@ -204,45 +220,70 @@ def _measurement(title: str, unit: _Unit) -> Measurement:
     return Measurement(f"{report.operator}: {title}", report.ingested, comparisons, report.emitted, sum(unit.service_s))
 
 
-def _ramp(units: Sequence[_Unit], model: BusyModel) -> Ramp:
-    """The busiest unit of the query under growing load, against what the model says of it."""
-    busiest = max(units, key=lambda unit: sum(unit.service_s))
-    report = busiest.report
+def _ramp(query: Query, form: EventFormat, rows: pa.Table, model: BusyModel, ship: Ship) -> Ramp:
+    """The busiest unit of the query under growing load, in real time, against what the model says of it."""
+    busiest = max(_run(query, form, rows, ship), key=lambda unit: sum(unit.service_s))
+    report, topology = busiest.report, _topology(query)
     predicted_s = model.busy_s(report.ingested, report.comparisons, report.emitted)
-    return Ramp(queueing_starts(busiest.service_s, busiest.rows), report.ingested / max(predicted_s, 1e-12))
+    predicted_rate = report.ingested / max(predicted_s, 1e-12)
+
+    def offer(rate: float) -> Trial:
+        node = _unit(busiest.name, topology, form, lambda target, message: ship(message))
+        due_s, waits = 0.0, []
+        started = time.perf_counter()
+        for message, count in zip(busiest.messages, busiest.rows, strict=True):
+            due_s += count / rate
+            late_s = time.perf_counter() - started - due_s
+            if late_s < 0:
+                time.sleep(-late_s)
+            waits.append((due_s, max(0.0, late_s)))
+            node.receive(message)
+        took_s = time.perf_counter() - started
+        return Trial(rate, delay_growth(waits, 0.0, due_s) <= _MOST_GROWTH, report.ingested / took_s)
+
+    found = largest_sustainable(offer, 0.95 * predicted_rate)
+    return Ramp(found.rate or found.trials[-1].achieved, predicted_rate)
 
 
-def _run(query: Query, form: EventFormat, rows: pa.Table) -> list[_Unit]:
-    """Every operator of the query on a unit of its own; messages go from one to the next in this process."""
-    topology = Topology(Plan((state_parallel(query),)))
+def _topology(query: Query) -> Topology:
+    return Topology(Plan((state_parallel(query),)))
+
+
+def _unit(name: str, topology: Topology, form: EventFormat, send: Send) -> UnitNode:
+    policy = FlushPolicy(max_rows=BATCH_ROWS, interval_s=0.0)
+    return UnitNode(name, topology, form, send=send, limits=Limits(), policy=policy, clock=time.monotonic)
+
+
+def _run(query: Query, form: EventFormat, rows: pa.Table, ship: Ship) -> list[_Unit]:
+    """Every operator of the query on a unit of its own; messages go from one to the next in this process, and what a
+    unit sends is shipped as well."""
+    topology = _topology(query)
     waiting: deque[tuple[str, Message]] = deque()
     sent: Counter[tuple[str, str]] = Counter()
     batch_rows = max(1, min(BATCH_ROWS, rows.num_rows // _LEAST_MESSAGES))
-    policy = FlushPolicy(max_rows=BATCH_ROWS, interval_s=0.0)
 
-    def send(target: str, message: Message) -> None:
+    def pass_on(target: str, message: Message) -> None:
         waiting.append((target, replace(message, sequence=sent[message.sender, target])))
         sent[message.sender, target] += 1
 
-    nodes = {
-        process.name: UnitNode(
-            process.name, topology, form, send=send, limits=Limits(), policy=policy, clock=time.monotonic
-        )
-        for process in topology.units
-    }
+    def send(target: str, message: Message) -> None:
+        pass_on(target, message)
+        ship(message)
+
+    nodes = {process.name: _unit(process.name, topology, form, send) for process in topology.units}
     shuffler = ShufflerNode(
         0,
         topology,
         form,
-        send=send,
+        send=pass_on,
         mark=lambda marks: None,
         replay=Replay(),
         batch_size=batch_rows,
-        policy=policy,
+        policy=FlushPolicy(max_rows=BATCH_ROWS, interval_s=0.0),
         clock=time.monotonic,
         sleep=time.sleep,
     )
-    times: dict[str, list[tuple[int, float]]] = {name: [] for name in nodes}
+    got: dict[str, list[tuple[Message, int, float]]] = {name: [] for name in nodes}
 
     def deliver() -> None:
         while waiting:
@@ -253,7 +294,8 @@ def _run(query: Query, form: EventFormat, rows: pa.Table) -> list[_Unit]:
                 started = time.thread_time()  # a unit has a core of its own, which this process may not have
                 node.receive(message)
                 took_s = time.thread_time() - started
-                times[target].append((sum(report.ingested for report in node.reports()) - before, took_s))
+                ingested = sum(report.ingested for report in node.reports()) - before
+                got[target].append((message, ingested, took_s))
 
     first = 0
     for batch in rows.to_batches(max_chunksize=batch_rows):
@@ -265,5 +307,5 @@ def _run(query: Query, form: EventFormat, rows: pa.Table) -> list[_Unit]:
     found = []
     for name, node in nodes.items():
         (report,) = node.reports()
-        found.append(_Unit(report, *(tuple(column) for column in zip(*times[name], strict=True))))
+        found.append(_Unit(name, report, *(tuple(column) for column in zip(*got[name], strict=True))))
     return found

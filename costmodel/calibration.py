@@ -180,30 +180,3 @@ def _cost(model: BusyModel, name: str) -> float:
 def _relative_spread(values: Sequence[float]) -> float:
     mean = statistics.fmean(values)
     return statistics.pstdev(values) / mean if mean > 0 else 0.0
-
-
-def queueing_starts(service_s: Sequence[float], rows: Sequence[int], *, growth: float = 1.05) -> float:
-    """The largest rate (rows/s) of a growing load at which delays do not grow yet (7.1).
-
-    `service_s` are the times that a unit took for one message after another, of `rows` rows each. Messages arrive at
-    an even rate; each waits for those before it. Delays grow if messages of the last quarter wait longer than those
-    of the second by more than a message's time.
-    """
-    if len(service_s) < 8:
-        raise StatisticsError(f"a ramp needs at least 8 messages, got {len(service_s)}; calibrate with more events")
-    rate = sum(rows) / sum(service_s) / 4
-    while not _delays_grow(service_s, rows, rate * growth):
-        rate *= growth
-    return rate
-
-
-def _delays_grow(service_s: Sequence[float], rows: Sequence[int], rate: float) -> bool:
-    waits, arrival_s, free_s = [], 0.0, 0.0
-    for took_s, count in zip(service_s, rows, strict=True):
-        arrival_s += count / rate
-        begins_s = max(arrival_s, free_s)
-        waits.append(begins_s - arrival_s)
-        free_s = begins_s + took_s
-    quarter = len(waits) // 4
-    early, late = statistics.median(waits[quarter : 2 * quarter]), statistics.median(waits[-quarter:])
-    return late - early > statistics.median(service_s)

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 DEFAULT_EVENTS = 200_000
 ABOUT = (
-    "Runs the query's operators, each as a processing unit would, under growing load, and finds what a unit can do in "
-    "a second: events taken in (iota), comparisons with the query's own conditions (kappa), matches put out (epsilon). "
+    "Runs the query's operators on Ray, each as a processing unit would, under growing load, and finds what a unit can "
+    "do in a second: events taken in (iota), comparisons with the query's own conditions (kappa), matches put out and "
+    "shipped (epsilon). "
     "For --capacity of plan, run, explain and scale."
 )
 
@@ -35,7 +36,7 @@ def add_calibrate_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--address",
         metavar="ADDRESS",
-        help="measure on every node of this Ray cluster (auto for the one on this machine) instead of here",
+        help="measure on every node of this Ray cluster (auto for the one on this machine); default: one is started",
     )
 
 
@@ -70,14 +71,11 @@ def calibrate_command(args: argparse.Namespace) -> None:
 
 
 def _calibrated(args: argparse.Namespace, query: Query, source: TraceSource) -> Calibration:
-    from cluster.calibrate import calibrate_cluster, calibrate_here, calibration_spec
-
-    spec = calibration_spec(query, source, events=args.events, repeats=args.repeats)
-    if args.address is None:
-        return calibrate_here(spec)
+    from cluster.calibrate import calibrate_cluster, calibration_spec
     from cluster.ray_session import ray_session
 
-    with ray_session(address=args.address):
+    spec = calibration_spec(query, source, events=args.events, repeats=args.repeats)
+    with ray_session(address=args.address, dashboard=False):
         return calibrate_cluster(spec)
 
 

@@ -83,14 +83,15 @@ def _loads(case: Case, args: argparse.Namespace) -> list[LoadCheck]:
 
 def _rate(case: Case, args: argparse.Namespace) -> Point:
     source, known = _opened(case, args)
-    # Real traces have busy hours: a window of observation sees all of them.
-    rate = (source.row_count or 0) / args.seconds if case.is_real else 1_000
+    # Real traces have busy hours: each half of a window of observation sees all of them, and they are compared.
+    seconds = 2 * args.seconds if case.is_real else args.seconds
+    rate = 2 * (source.row_count or 0) / seconds if case.is_real else 1_000
     settings = ScaleSettings(
         CAPACITY,
         emulate=True,
         objective=Objective.BUSY,
-        seconds=args.seconds,
-        precision=0.1,
+        seconds=seconds,
+        precision=0.08,
         most_trials=5,
         target_rate=rate,
         flush_s=0.1,
@@ -119,7 +120,8 @@ def report(found: list[Checked], args: argparse.Namespace) -> str:
         f"the `busy` objective for {args.units} units of {CAPACITY}. Statistics are those of the same trace. Loads are "
         "totals over a run in one process; an error is (predicted - measured) / measured; operators with fewer than "
         f"{LEAST:,} comparisons are not judged. Rates are those of emulated units on Ray (largest sustained, "
-        f"{args.seconds:g} s of observation each).",
+        f"{args.seconds:g} s of observation each, on real traces twice as long, so that each half of it sees the whole "
+        "trace).",
         "",
         "| what | median error | goal |",
         "| --- | ---: | --- |",

@@ -26,7 +26,7 @@ STRATEGIES = ("decopa", "hybrid", "centralized")
 COLUMNS = {"decopa": "DecoPa", "hybrid": "Hybrid"}
 WITHIN = 0.2
 #: Events of a trace, about: a window of observation sees all of it, so that rare types weigh the same in each.
-EVENTS = 96_000
+EVENTS = 80_000
 
 
 def main() -> int:
@@ -35,7 +35,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("docs/benchmarks/scaling"), help="folder of the report")
     parser.add_argument("--units", default="5,10,15,20", help="numbers of units (default: %(default)s)")
     parser.add_argument("--queries", default="", help="queries whose name contains this")
-    parser.add_argument("--seconds", type=float, default=12.0, help="window of observation (default: 12)")
+    parser.add_argument("--seconds", type=float, default=10.0, help="window of observation (default: 10)")
     parser.add_argument("--rate", type=float, default=8_000.0, help="events/s that should really pass (default: 8000)")
     parser.add_argument("--report-only", action="store_true", help="write the report of the points that there are")
     args = parser.parse_args()
@@ -67,7 +67,7 @@ def _settings(case: PaperCase, args: argparse.Namespace) -> ScaleSettings:
         emulate=True,
         objective=Objective.BUSY,
         seconds=args.seconds,
-        precision=0.06,
+        precision=0.08,
         most_trials=5,
         target_rate=args.rate,
         flush_s=0.4,

@@ -13,6 +13,7 @@ from decopa.query.parser import parse
 from decopa.scale_points import PointKey
 from decopa.scale_test import ScaleSettings, ScaleTest
 from decopa.synthetic import SyntheticSpec
+from shuffler.channel import Message
 from shuffler.source import open_trace
 
 SPEC = SyntheticSpec(events=20_000, types=2, zipf=0.0, seed=1)
@@ -21,11 +22,13 @@ QUERY = parse("PATTERN SEQ(A a, B b) WHERE a.x < b.x * 0.1 WITHIN 100 ms")
 
 def test_a_unit_is_calibrated_in_this_process() -> None:
     spec = calibration_spec(QUERY, open_trace(SPEC.table()), events=2_000, repeats=1)
+    shipped: list[Message] = []
     with interpreted():
-        node = calibrate_node(spec, "here")
+        node = calibrate_node(spec, "here", shipped.append)
+    assert any(message.rows for message in shipped)
     assert node.capacity.max_ingestion > 0
     assert {one.load.split(": ")[1].split(",")[0] for one in node.measurements} >= {"comparisons"}
-    assert node.ramps[0].queueing_rate > 0
+    assert 0.3 < node.ramps[0].queueing_rate / node.ramps[0].predicted_rate < 3
 
 
 def test_a_trace_is_played_again_with_times_and_ids_that_go_on() -> None:

@@ -15,7 +15,6 @@ from costmodel.calibration import (
     Measurement,
     NodeCalibration,
     fit_busy_model,
-    queueing_starts,
 )
 from costmodel.capacity import Capacity, Objective
 from costmodel.costs import InputRate, OperatorLoad, join_load
@@ -50,11 +49,6 @@ def test_no_cost_is_negative_when_measurements_contradict_each_other() -> None:
 def test_nothing_measured_is_refused() -> None:
     with pytest.raises(StatisticsError, match="more events"):
         fit_busy_model([Measurement("", 1, 1, 1, 0.0)])
-
-
-def test_queueing_starts_where_a_unit_is_always_busy() -> None:
-    rate = queueing_starts([0.01] * 200, [100] * 200)
-    assert 9_500 <= rate <= 11_000
 
 
 def test_capacity_json_has_mean_spread_and_nodes_and_can_be_planned_with() -> None:
