@@ -90,6 +90,20 @@ def predicted_busy_s(
     return busy
 
 
+def predicted_shares(
+    plan: Plan, statistics: Sequence[Statistics], span_us: float, seconds: float, capacity: Capacity
+) -> list[dict[str, float]]:
+    """The share of a run of `seconds` that the busiest unit of each operator is busy, by part and operator; operators
+    that share a process share its time."""
+    busy = predicted_busy_s(plan, statistics, span_us, capacity)
+    shares: list[dict[str, float]] = [{} for _ in plan.parts]
+    for process in Topology(plan).units:
+        mine = shares[process.part]
+        for name, _ in process.units:
+            mine[name] = max(mine.get(name, 0.0), busy[process.name] / seconds)
+    return shares
+
+
 def predicted_rate(
     plan: Plan, statistics: Sequence[Statistics], span_us: float, events: int, capacity: Capacity
 ) -> tuple[float, str | None]:

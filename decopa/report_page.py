@@ -18,12 +18,11 @@ from cluster.recorder import Sample
 from decopa.api import RunResult
 from decopa.line_chart import STYLE, Series, line_chart
 from decopa.planning.explain import percent
-from decopa.planning.plan import QueryPlan
 from decopa.planning.plan_drawing import MeasuredLoad, escape
 from decopa.planning.plan_page import NamedPlan, plan_figure, whole_page
 from decopa.planning.price import PricedPlan
-from decopa.prediction import Prediction, Total
-from decopa.run_summary import PartSummary, count_text, error_text, figures, matches_text
+from decopa.prediction import Total
+from decopa.run_summary import PartSummary, Sustainable, busy_texts, count_text, error_text, figures, matches_text
 
 #: Processes whose busy time is drawn: the busiest ones.
 _BUSIEST = 5
@@ -43,6 +42,7 @@ class RunReport:
     strategy: str
     paced: bool = False
     emulated: str | None = None
+    sustainable: Sustainable | None = None
 
 
 def report_page(report: RunReport) -> str:
@@ -56,7 +56,7 @@ def report_page(report: RunReport) -> str:
 
 
 def _summary(report: RunReport) -> str:
-    lines = [*figures(report.result, paced=report.paced, emulated=report.emulated)]
+    lines = figures(report.result, paced=report.paced, emulated=report.emulated, sustainable=report.sustainable)
     lines.append(("matches", matches_text(report.result)))
     lines.append(("busiest unit", busiest_text(report)))
     rows = "".join(
@@ -138,31 +138,31 @@ def measured_loads(part: PartSummary) -> dict[str, MeasuredLoad]:
 
 def _loads(part: PartSummary) -> str:
     """Predicted and measured loads of every operator, with the relative error."""
-    kinds = ("ingested", "comparisons", "matches")
-    head = '<th scope="col">operator</th><th scope="col">units</th><th scope="col">busy</th>' + "".join(
+    kinds = ("busy", "ingested", "comparisons", "matches")
+    head = '<th scope="col">operator</th><th scope="col">units</th>' + "".join(
         f'<th scope="col" class="number">{kind}, predicted</th><th scope="col" class="number">measured</th>'
         '<th scope="col" class="number">error</th>'
         for kind in kinds
     )
-    rows = [_load_row(part.plan, name, report, part.predictions) for name, report in part.reports.items()]
+    rows = [_load_row(part, name, report) for name, report in part.reports.items()]
     return (
         f'<table class="loads" aria-label="Loads"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
     )
 
 
-def _load_row(plan: QueryPlan, name: str, report: OperatorReport, predictions: dict[str, Prediction] | None) -> str:
-    expected = None if predictions is None else predictions[name]
+def _load_row(part: PartSummary, name: str, report: OperatorReport) -> str:
+    expected = None if part.predictions is None else part.predictions[name]
     totals: Sequence[Total | None] = (None, None, None)
     if expected is not None:
         totals = (expected.ingested, expected.comparisons, expected.emitted)
-    cells = [str(report.units), percent(report.busiest) if report.busiest else "-"]
+    cells = [str(report.units), *busy_texts(part, name, report)]
     for total, measured in zip(totals, (report.ingested, report.comparisons, report.emitted), strict=True):
         rough = "~" if total is not None and total.rough else ""
         cells.append("-" if total is None else rough + count_text(total.value))
         cells.append(count_text(measured))
         cells.append("-" if total is None else error_text(total.error(measured)))
     body = "".join(f'<td class="number">{escape(cell)}</td>' for cell in cells)
-    return f'<tr><th scope="row">{escape(plan.text(plan.operator(name)))}</th>{body}</tr>'
+    return f'<tr><th scope="row">{escape(part.plan.text(part.plan.operator(name)))}</th>{body}</tr>'
 
 
 # ------------------------------------------------------------------ curves

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from decopa.api import RunResult
     from decopa.planning.plan import Plan
     from decopa.query.query import Query
-    from decopa.run_summary import PartSummary
+    from decopa.run_summary import PartSummary, Sustainable
     from shuffler.source import TraceSource
 
 #: Matches shown when there is no --out.
@@ -76,8 +76,15 @@ def run_command(args: argparse.Namespace) -> None:
             progress.phase("writing the matches")
             write_matches(result.matches, args.out, overwrite=args.overwrite)
         if recorder is not None:
-            strategy, parts = args.strategy or DEFAULT_STRATEGY, _parts(args, queries, result)
-            write_report(args, result, parts, recorder, strategy=strategy, paced=_is_paced(args))
+            write_report(
+                args,
+                result,
+                _parts(args, queries, result),
+                recorder,
+                strategy=args.strategy or DEFAULT_STRATEGY,
+                paced=_is_paced(args),
+                sustainable=_sustainable(args, queries, result),
+            )
     finally:
         progress.clear()
     if args.out is None and result.matches.num_rows:
@@ -279,7 +286,9 @@ def _summarize(args: argparse.Namespace, queries: Sequence[Query], result: RunRe
     for part in _parts(args, queries, result):
         print(f"\n{load_tree(part, color=sys.stderr.isatty(), width=width())}", file=sys.stderr)
     print(file=sys.stderr)
-    for line in figures(result, paced=_is_paced(args), emulated=str(capacity_of(args)) if args.emulate else None):
+    emulated = str(capacity_of(args)) if args.emulate else None
+    sustainable = _sustainable(args, queries, result)
+    for line in figures(result, paced=_is_paced(args), emulated=emulated, sustainable=sustainable):
         tell(*line)
     hidden = result.matches.num_rows - PREVIEW_ROWS
     shown = f"; {PREVIEW_ROWS} shown, write all with --out FILE" if args.out is None and hidden > 0 else ""
@@ -290,7 +299,25 @@ def _summarize(args: argparse.Namespace, queries: Sequence[Query], result: RunRe
         tell("report", str(args.report))
 
 
+def _knows_capacity(args: argparse.Namespace, result: RunResult) -> bool:
+    """Whether busy times can be predicted: somebody said what a unit can do, and units have processes of their own."""
+    told = args.capacity is not None or (args.iota and args.kappa)
+    return bool(told and args.runtime == "ray" and result.statistics and result.seconds > 0)
+
+
+def _sustainable(args: argparse.Namespace, queries: Sequence[Query], result: RunResult) -> Sustainable | None:
+    from decopa.model_check import predicted_rate
+    from decopa.run_summary import Sustainable
+
+    if not _knows_capacity(args, result):
+        return None
+    known = per_part(queries, result.statistics)
+    rate, process = predicted_rate(result.plan, known, result.span_us, result.events, capacity_of(args))
+    return None if process is None else Sustainable(rate, process)
+
+
 def _parts(args: argparse.Namespace, queries: Sequence[Query], result: RunResult) -> Iterator[PartSummary]:
+    from decopa.model_check import predicted_shares
     from decopa.planning.price import price_plan
     from decopa.prediction import predict
     from decopa.run_summary import PartSummary, reports_of
@@ -299,9 +326,13 @@ def _parts(args: argparse.Namespace, queries: Sequence[Query], result: RunResult
     if result.statistics:
         statistics = per_part(queries, result.statistics)
     reports = reports_of(result.plan, result.operators)
-    for part, mine, known in zip(result.plan.parts, reports, statistics, strict=True):
+    busy: list[dict[str, float]] = [{} for _ in result.plan.parts]
+    if _knows_capacity(args, result):
+        known_of = per_part(queries, result.statistics)
+        busy = predicted_shares(result.plan, known_of, result.span_us, result.seconds, capacity_of(args))
+    for part, mine, known, shares in zip(result.plan.parts, reports, statistics, busy, strict=True):
         if known is None:
             yield PartSummary(part, mine)
         else:
             price = price_plan(part, known, capacity_of(args), reading=reading_of(args))
-            yield PartSummary(part, mine, predict(part, known, result.span_us), price)
+            yield PartSummary(part, mine, predict(part, known, result.span_us), price, shares)

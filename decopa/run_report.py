@@ -11,7 +11,7 @@ from decopa.inputs import capacity_of
 if TYPE_CHECKING:
     from cluster.recorder import Recorder
     from decopa.api import RunResult
-    from decopa.run_summary import PartSummary
+    from decopa.run_summary import PartSummary, Sustainable
 
 
 def recorder_of(args: argparse.Namespace) -> Recorder | None:
@@ -33,11 +33,12 @@ def write_report(
     *,
     strategy: str,
     paced: bool,
+    sustainable: Sustainable | None = None,
 ) -> None:
     from decopa.output import write_text
     from decopa.report_page import RunReport, report_page
 
     named = "the plan given" if args.plan is not None else strategy
     emulated = str(capacity_of(args)) if args.emulate else None
-    report = RunReport(result, tuple(parts), tuple(recorder.samples), named, paced, emulated)
+    report = RunReport(result, tuple(parts), tuple(recorder.samples), named, paced, emulated, sustainable)
     write_text(report_page(report), args.report, overwrite=args.overwrite)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import textwrap
 from collections import deque
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from actors.reports import OperatorReport
 from costmodel.logarithms import MAX_VALUE
@@ -27,12 +27,17 @@ _KINDS = ("predicted", "measured", "error")
 
 @dataclass(frozen=True)
 class PartSummary:
-    """One OR-free query of a run; without statistics there are no predictions and no price."""
+    """One OR-free query of a run; without statistics there are no predictions and no price.
+
+    `busy` is the share of the run that the units of an operator were expected to be busy, by operator; empty if what a
+    unit can do is not known.
+    """
 
     plan: QueryPlan
     reports: dict[str, OperatorReport]
     predictions: dict[str, Prediction] | None = None
     price: PricedPlan | None = None
+    busy: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def bottleneck(self) -> str | None:
@@ -66,7 +71,7 @@ class _Tree:
         self._part, self._color, self._width = part, color, width
         self._rows = list(tree_rows(part.plan))
         self._timed = any(report.busiest for report in part.reports.values())
-        self._header = ["units", *(["busy"] if self._timed else []), *([""] if part.predictions else []), *_FIGURES]
+        self._header = ["units", *([""] if part.predictions else []), *(["busy"] if self._timed else []), *_FIGURES]
         self._cells = [[] if row.again else self._cells_of(row.operator) for row in self._rows]
 
     def lines(self) -> Iterator[str]:
@@ -125,19 +130,22 @@ class _Tree:
         if report is None:  # a leaf: events come from outside
             known = [] if expected is None else [_KINDS[0]]
             shown = "" if expected is None else _total_text(expected.emitted)
-            return [["-", *(["-"] if self._timed else []), *known, "-" if known else "", "-" if known else "", shown]]
+            return [["-", *known, *(["-"] if self._timed else []), "-" if known else "", "-" if known else "", shown]]
         measured = (report.ingested, report.comparisons, report.emitted)
-        ahead = [f"{report.units:,}", *([percent(report.busiest)] if self._timed else [])]
         if expected is None:
-            return [[*ahead, *map(count_text, measured)]]
+            busy = [percent(report.busiest)] if self._timed else []
+            return [[f"{report.units:,}", *busy, *map(count_text, measured)]]
         totals = (expected.ingested, expected.comparisons, expected.emitted)
         lines = [
             list(map(_total_text, totals)),
             list(map(count_text, measured)),
             [_error_text(total, count) for total, count in zip(totals, measured, strict=True)],
         ]
-        blank = [""] * len(ahead)
-        return [[*(ahead if at == 0 else blank), kind, *lines[at]] for at, kind in enumerate(_KINDS)]
+        busy = list(busy_texts(self._part, operator.name, report)) if self._timed else [""] * len(_KINDS)
+        return [
+            [f"{report.units:,}" if at == 0 else "", kind, *([busy[at]] if self._timed else []), *lines[at]]
+            for at, kind in enumerate(_KINDS)
+        ]
 
     def _aligned(self, cells: Sequence[str], widths: Sequence[int]) -> list[str]:
         """Words (the kind of a line) to the left, numbers to the right."""
@@ -151,10 +159,33 @@ class _Tree:
         return f"{style}{text}{_PLAIN}" if self._color and style and text.strip() else text
 
 
+def busy_texts(part: PartSummary, name: str, report: OperatorReport) -> tuple[str, str, str]:
+    """The share of the run that the busiest unit of an operator was expected to be busy, was, and the error."""
+    expected = part.busy.get(name)
+    if expected is None or not report.busiest:
+        return "-", percent(report.busiest) if report.busiest else "-", "-"
+    return percent(expected), percent(report.busiest), error_text(Total(expected).error(report.busiest))
+
+
 # ------------------------------------------------------------------ the figures of the whole
 
 
-def figures(result: RunResult, *, paced: bool = False, emulated: str | None = None) -> list[tuple[str, str]]:
+@dataclass(frozen=True, slots=True)
+class Sustainable:
+    """The largest rate (events/s) that a plan is expected to sustain, and the process that limits it."""
+
+    rate: float
+    limited_by: str
+
+    def text(self, measured: float) -> str:
+        """Against a run that went as fast as it could."""
+        error = error_text(Total(self.rate).error(measured))
+        return f"{self.rate:,.0f} events/s predicted, limited by {self.limited_by}; {measured:,.0f} measured ({error})"
+
+
+def figures(
+    result: RunResult, *, paced: bool = False, emulated: str | None = None, sustainable: Sustainable | None = None
+) -> list[tuple[str, str]]:
     """Lines of (what, value) about a run as a whole; `emulated` is the capacity that units pretended to have.
 
     Unless it was `paced`, a trace is played as fast as possible, and latency is mostly time spent in queues.
@@ -166,6 +197,8 @@ def figures(result: RunResult, *, paced: bool = False, emulated: str | None = No
         faster = f", {count_text(speed)} times as fast as it happened" if speed >= 2 else ""
         rate = f" ({result.events / result.seconds:,.0f} events/s{faster})"
         lines.append(("time", f"{result.seconds:.2f} s{rate}{', emulated' if emulated else ''}"))
+        if sustainable is not None and not paced:
+            lines.append(("sustainable", sustainable.text(result.events / result.seconds)))
     if emulated:
         lines.append(("emulated", f"each unit takes as long as one of {emulated}; times are not this machine's"))
     spilled = max(result.operators, key=lambda report: report.most_spilled_bytes, default=None)

@@ -16,6 +16,7 @@ from decopa.query.parser import parse
 from decopa.run_summary import (
     BOTTLENECK,
     PartSummary,
+    Sustainable,
     count_text,
     error_text,
     figures,
@@ -127,15 +128,18 @@ def example() -> PartSummary:
         name: Prediction(Total(1_000.0), Total(100_000.0), Total(20.0, rough=name == upper))
         for name in plan.graph.nodes
     }
-    return PartSummary(plan, reports, totals)
+    return PartSummary(plan, reports, totals, busy={lower: 0.6})
 
 
 def test_the_tree_shows_predicted_and_measured_loads_and_the_bottleneck() -> None:
     lines = load_tree(example()).splitlines()
     upper = next(at for at, line in enumerate(lines) if "SEQ(A,B,C)" in line and "predicted" in line)
-    assert lines[upper].split()[-6:] == ["50", "%", "predicted", "1,000", "100k", "~20"]
-    assert lines[upper + 1].split()[-4:] == ["measured", "3,000", "4M", "0"]
-    assert lines[upper + 2].split()[-6:] == ["error", "-67", "%", "-98", "%", "-"]
+    assert lines[upper].split()[-5:] == ["predicted", "-", "1,000", "100k", "~20"]
+    assert lines[upper + 1].split()[-6:] == ["measured", "50", "%", "3,000", "4M", "0"]
+    assert lines[upper + 2].split()[-7:] == ["error", "-", "-67", "%", "-98", "%", "-"]
+    lower = next(at for at, line in enumerate(lines) if "SEQ(A,B) " in line and "predicted" in line)
+    assert "measured 75 %" in " ".join(lines[lower + 1].split())
+    assert "error -20 %" in " ".join(lines[lower + 2].split())
     (marked,) = (line for line in lines if line.endswith(BOTTLENECK))
     assert "SEQ(A,B) " in marked
 
@@ -182,6 +186,14 @@ def test_figures_say_how_fast_and_how_late() -> None:
     assert lines["time"].startswith("2.00 s (10,000 events/s, 10 times as fast as it happened), emulated")
     assert lines["latency"] == "p50 12.1 ms, p99 1.25 s, max 3 s (from the arrival of a match's last event, emulated)"
     assert "latency" not in dict(figures(result))
+
+
+def test_a_run_at_full_speed_is_held_against_the_rate_that_is_predicted() -> None:
+    result, _ = counted(JOINS)
+    timed, expected = replace(result, seconds=2.0), Sustainable(12_000.0, "q/o5/0")
+    told = "12,000 events/s predicted, limited by q/o5/0; 10,000 measured (+20 %)"
+    assert dict(figures(timed, sustainable=expected))["sustainable"] == told
+    assert "sustainable" not in dict(figures(timed, sustainable=expected, paced=True))
 
 
 def test_matches_are_counted_by_query() -> None:
