@@ -20,7 +20,7 @@ import ray
 from actors.group import Limits
 from actors.latency import LatencyHistogram, LatencySummary
 from actors.ray_unit import UnitStatus
-from cluster.deployment import Deployment
+from cluster.deployment import Deployment, receivers_first
 from cluster.feeding import FeedBlock, pack_block
 from cluster.options import RayOptions
 from cluster.session import Session
@@ -171,13 +171,13 @@ class RateTest:
         schema = source.format.schema
         attributes = needed_attributes([bind(part.query, schema) for part in plan.parts], schema)
         self.trace = EndlessTrace(source, attributes)
-        self._deployment = Deployment(Topology(plan, options.shufflers), source.format, limits, options)
+        topology = Topology(plan, options.shufflers)
+        self._deployment = Deployment(topology, source.format, limits, options)
         self._warm_up_events, self._tolerance, self._tell = warm_up_events, tolerance, tell
         self._session: Session
         self._idle_s = 0.0
         # Units work on whole messages: at the end every hop has one to work on, of an interval's worth of events.
-        hops = max(part.depth[one.name] + 1 for part in plan.parts for one in part.operators if one.inputs)
-        self._on_the_way_s = hops * options.policy.interval_s
+        self._on_the_way_s = _hops(topology) * options.policy.interval_s
 
     def __enter__(self) -> RateTest:
         self._deployment.__enter__()
@@ -245,6 +245,14 @@ class RateTest:
     def _latency_counts(self) -> npt.NDArray[np.int64]:
         counts = ray.get([sink.latency_counts.remote() for sink in self._deployment.sinks.values()])
         return np.asarray(sum(counts[1:], counts[0]))
+
+
+def _hops(topology: Topology) -> int:
+    """Messages on the longest way from a shuffler to a sink."""
+    below: dict[str, int] = {}
+    for process in receivers_first(topology):
+        below[process.name] = 1 + max((below.get(target, 0) for target in topology.outgoing(process.name)), default=0)
+    return 1 + max(below.values())
 
 
 def _since(before: UnitStatus, after: UnitStatus) -> UnitStatus:
