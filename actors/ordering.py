@@ -44,6 +44,14 @@ def canonical_order(keys: Sequence[Array]) -> Indices:
     return order
 
 
+def load_compiled(further_keys: int) -> None:
+    """Loads the compiled part for so many keys after the first; otherwise the first sorting of many rows does."""
+    from actors.tie_sorting import sort_ties
+
+    nothing = np.empty(0, dtype=np.int64)
+    sort_ties(nothing, (nothing,) * further_keys, nothing)
+
+
 def _range(key: Array) -> tuple[int, int]:
     """The least value, and how many bits the differences to it take."""
     least, most = int(key.min()), int(key.max())

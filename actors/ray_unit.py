@@ -218,6 +218,7 @@ class Sink(Shell):
                 attempt=setup.attempt,
                 cut=self._cuts.put,
             )
+            self._node.sink.warm_up()
         self._metrics = Publisher(SinkMetrics(self._node).show) if setup.metrics else None
 
     def deliver(self, message: Message) -> None:

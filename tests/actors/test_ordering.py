@@ -40,3 +40,14 @@ def test_many_equal_rows_in_one_run_are_sorted_by_the_later_keys() -> None:
     rng = np.random.default_rng(2)
     same = np.zeros(25_000, dtype=np.int64)
     assert_sorted_like_lexsort([same, same, rng.integers(0, 50, 25_000), rng.permutation(25_000)])
+
+
+@pytest.mark.parametrize("further_keys", [1, 4, 7])
+def test_nothing_is_compiled_for_the_first_rows_after_loading(further_keys: int) -> None:
+    from actors.tie_sorting import sort_ties
+
+    ordering.load_compiled(further_keys)
+    known = list(sort_ties.signatures)
+    rng = np.random.default_rng(3)
+    assert_sorted_like_lexsort([rng.integers(0, 9, ordering.SMALL + 1) for _ in range(1 + further_keys)])
+    assert sort_ties.signatures == known
