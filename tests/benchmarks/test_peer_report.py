@@ -109,6 +109,20 @@ def test_a_contender_that_takes_a_while_to_begin_is_not_stopped_early() -> None:
     assert outcome.events == 1_000_000
 
 
+def test_a_contender_that_compiles_for_a_new_size_is_not_stopped_early() -> None:
+    seen: set[int] = set()
+
+    def compiling(events: int) -> Outcome:
+        known = events in seen
+        seen.add(events)
+        return Outcome(0, events, events / 1e6 + (0 if known else 1.5))
+
+    outcome = climb(compiling, 1_000_000, limit_s=8, repeat=2)
+    assert outcome is not None
+    assert outcome.events == 1_000_000
+    assert outcome.seconds == pytest.approx(1.0)
+
+
 def test_a_fast_contender_does_the_whole_trace() -> None:
     outcome = climb(lambda events: Outcome(0, events, events / 1e6), 100_000, limit_s=15, repeat=3)
     assert outcome is not None

@@ -9,8 +9,8 @@ from scripts.benchmarks.peers.contenders import CONTENDERS
 from scripts.benchmarks.peers.results import CaseResult
 
 COLOURS = {"decopa": "tab:green", "flink": "tab:red", "duckdb": "tab:orange", "spark": "tab:blue"}
-STYLES = ("-", "--", ":", "-.", (0, (1, 1)))
-MARKERS = ("o", "s", "^", "D", "v")
+STYLES = ("-", "--", ":", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)))
+MARKERS = ("o", "s", "^", "D", "v", "*")
 
 
 def growth(results: Sequence[CaseResult], label: str, path: Path) -> None:
