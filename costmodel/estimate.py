@@ -9,7 +9,8 @@ What the model needs (5.3.1) and what is measured here:
   two). So time belongs to the rate; the *selectivity* is the share of exactly these pairs that fulfils the conditions.
 - For members of a KL group, pairs are two events of the type at most a window apart, the earlier one on the left.
 
-Rates assume that events come evenly. In bursts or with a daily rhythm more pairs meet than r(A) r(B) says.
+Rates say how many pairs meet if events come evenly. In bursts or with a daily rhythm that types share it is more, so
+pairs of types that meet are counted as well (`Statistics.meetings`).
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ from decopa.query.query import Query
 
 #: Pairs that are looked at for one selectivity: a share of 1 % is then known to 5 % (one standard error).
 DEFAULT_PAIRS = 40_000
+#: So few pairs more or less are chance.
+_CHANCE = 50
 #: The two sides of a pair, as conditions on it call them.
 _FIRST, _SECOND = "first", "second"
 
@@ -93,6 +96,7 @@ class Estimator:
             type_pairs=by_type,
             alias_pairs=by_alias,
             filter_shares=self.filter_shares,
+            meetings=self.meetings(),
             measured_for=tuple(dict.fromkeys(map(query_text, (self._query, *self._query.branches)))),
         )
         return Estimate(statistics, tuple(dict.fromkeys(self.notices)))
@@ -116,6 +120,14 @@ class Estimator:
                     f"{did_you_mean(event_type, self._events.type_names)}"
                 )
         return {event_type: count * window_us / span_us for event_type, count in counts.items()}
+
+    def meetings(self) -> dict[Pair, float]:
+        """Of the types of any two positions that can stand in one match."""
+        events, window_us = self._events, self._query.window_us
+        return {
+            (one, other): meeting_ratio(events.ts, events.rows_of(one), events.rows_of(other), window_us)
+            for one, other in type_pairs(self._query)
+        }
 
     def measure(self, branch: Query) -> None:
         """Adds the selectivities of an OR-free query."""
@@ -213,6 +225,33 @@ def _renamed(node: Node, names: Mapping[str, str]) -> Node:
         return replace(node, alias=names[node.alias]) if isinstance(node, Attr) else None
 
     return rewrite(node, change)
+
+
+def type_pairs(query: Query) -> list[Pair]:
+    """The pairs of types of two positions that can stand in one match."""
+    pairs = (pair for branch in query.branches for pair in neighbouring_positions(branch))
+    return list(dict.fromkeys(pair_of(one.type, other.type) for one, other in pairs if one is not other))
+
+
+def meeting_ratio(ts: Ints, first: Ints, second: Ints, window_us: int) -> float:
+    """How many times as many pairs of a first and a second event are at most a window apart as at even rates.
+
+    Pairs that the ends of the trace leave out are left out of the comparison, too.
+    """
+    span_us = int(ts[-1] - ts[0])
+    reach_us = min(window_us, span_us)
+    times, partners = ts[first], ts[second]
+    low, high = np.searchsorted(partners, times - reach_us), np.searchsorted(partners, times + reach_us, side="right")
+    found = int((high - low).sum())
+    expected = len(first) * len(second) * (2 * reach_us / span_us - (reach_us / span_us) ** 2)
+    if np.array_equal(first, second):  # no event meets itself
+        found, expected = found - len(first), expected * (len(first) - 1) / len(first)
+    return tempered(found, expected)
+
+
+def tempered(found: float, expected: float) -> float:
+    """The ratio of two counts; of few pairs, which chance decides, nearly 1."""
+    return (found + _CHANCE) / (expected + _CHANCE)
 
 
 def share_of(found: int, total: int) -> float:

@@ -98,6 +98,11 @@ class QueryRates:
             pair = pair_of(one.alias, other.alias)
             value = statistics.selectivity(one, other, connected=pair in connected)
             self._log_selectivities[pair] = log_of(value)
+        self._log_meetings = {
+            pair_of(one.alias, other.alias): log_of(statistics.meeting(one, other))
+            for one, other in neighbouring_positions(query)
+            if one is not other and statistics.meetings
+        }
         self._formulas: dict[tuple[frozenset[str], frozenset[str]], RateFormula] = {}
 
     def formula(self, aliases: Collection[str], closed: Collection[str] | None = None) -> RateFormula:
@@ -135,12 +140,14 @@ class QueryRates:
         formed = frozenset(self.query.kleene_aliases if closed is None else closed)
         both = frozenset(left) | frozenset(right)
         log_rest = log_time_factor(self._pattern(both, formed), TimeOrder.COUNTED)
+        log_rest += self._log_meeting(self._plain(both, formed))
         positions = 0
         groups: dict[str, KleeneGroup] = {}
         for sign, aliases in ((1, frozenset(left)), (1, frozenset(right)), (-1, frozenset(left) & frozenset(right))):
             if aliases:
                 formula, pattern = self.formula(aliases, formed), self._pattern(aliases, formed)
                 log_rest += sign * (formula.log_rest - log_time_factor(pattern, self.model.time_order))
+                log_rest -= sign * self._log_meeting(positive_aliases(pattern)[0])
                 positions += sign * formula.positions
                 for alias, group in zip(positive_aliases(pattern)[1], formula.groups, strict=True):
                     groups.setdefault(alias, group)
@@ -161,9 +168,32 @@ class QueryRates:
         pattern = self._pattern(aliases, closed)
         plain, kleene = positive_aliases(pattern)
         log_rest = log_time_factor(pattern, self.model.time_order) + self._log_selectivity(pattern)
+        log_rest += self._log_meeting(plain)
         log_rest += sum(self._log_rates[alias] for alias in plain)  # an empty remainder counts as one
         groups = tuple(self._group(alias, plain, kleene) for alias in kleene)
         return RateFormula(clamped(log_rest), len(plain), groups)
+
+    def _plain(self, aliases: frozenset[str], closed: frozenset[str]) -> list[str]:
+        return positive_aliases(self._pattern(aliases, closed))[0]
+
+    def _log_meeting(self, plain: Collection[str]) -> float:
+        """The logarithm of how many times as often these positions' events meet as at even rates.
+
+        Pairs were counted. Of a burst that all of them share each pair knows, so the product over all pairs would count
+        it too often: the pairs of the largest spanning tree tell of each further position once. Members of groups are
+        taken as evenly distributed.
+        """
+        if not self._log_meetings:
+            return 0.0
+        trees = {alias: frozenset([alias]) for alias in plain}
+        total = 0.0
+        edges = ((self._log_meetings[pair_of(*pair)], *pair) for pair in itertools.combinations(sorted(plain), 2))
+        for value, one, other in sorted(edges, reverse=True):
+            if trees[one] is not trees[other]:
+                total += value
+                merged = trees[one] | trees[other]
+                trees |= dict.fromkeys(merged, merged)
+        return total
 
     def _group(self, alias: str, plain: list[str], kleene: list[str]) -> KleeneGroup:
         # Two KL positions: i times j pairs must fit, which no product of two sums expresses. The printed formula

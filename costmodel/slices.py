@@ -22,7 +22,7 @@ import numpy as np
 from costmodel.estimate import DEFAULT_PAIRS, Estimate, Estimator
 from costmodel.events import EventColumns, Ints
 from costmodel.meeting import Mask, MeetingPairs, Relation, meeting_pairs
-from costmodel.statistics import RateProfile
+from costmodel.statistics import Pair, RateProfile
 from decopa.errors import StatisticsError
 from decopa.query.analysis import Position
 from decopa.query.query import Query
@@ -76,12 +76,14 @@ def estimate_on_slices(
     rates: Mapping[str, float],
     *,
     profiles: Mapping[str, RateProfile] | None = None,
+    meetings: Mapping[Pair, float] | None = None,
     pairs: int = DEFAULT_PAIRS,
     seed: int = 0,
 ) -> Estimate:
-    """As `estimate_statistics`, with rates that were counted elsewhere and the selectivities that the slices show."""
+    """As `estimate_statistics`, with the selectivities that the slices show; the rest was counted elsewhere."""
     found = _SliceEstimator(query, sliced, rates, pairs, np.random.default_rng(seed)).estimate()
-    return Estimate(replace(found.statistics, profiles=profiles or {}), found.notices)
+    statistics = replace(found.statistics, profiles=profiles or {}, meetings=meetings or {})
+    return Estimate(statistics, found.notices)
 
 
 class _SliceEstimator(Estimator):
@@ -96,6 +98,10 @@ class _SliceEstimator(Estimator):
 
     def rates(self) -> dict[str, float]:
         return {event_type: self._given_rates[event_type] for event_type in self._query.event_types}
+
+    def meetings(self) -> dict[Pair, float]:
+        """Not from slices, which are drawn where types occur."""
+        return {}
 
     def _counted(self, rows: Ints) -> Mask:
         """Events in the first halves of the slices drawn for their type: each of those is there once."""

@@ -113,7 +113,9 @@ class Statistics:
     A pair of aliases overrides the pair of their types. `filter_shares` says which share of its type's events passes
     the conditions on one alias alone (1 if not given). `default_selectivity` stands in for missing pairs, and
     `check_fits` tells which. `measured_for` holds the queries (see `query_text`) that the selectivities belong to;
-    empty if that is not known. `profiles` say of types how their rates vary; planning does without.
+    empty if that is not known. `profiles` say of types how their rates vary; planning does without. `meetings` say of
+    two types how many times as many of their events come within a window of each other as would at even rates: more if
+    they share bursts or hours, fewer if they avoid each other; 1 where nothing is said.
     `name` is how messages call these statistics.
     """
 
@@ -126,12 +128,17 @@ class Statistics:
     default_selectivity: float | None = None
     measured_for: tuple[str, ...] = ()
     profiles: Mapping[str, RateProfile] = field(default_factory=dict)
+    meetings: Mapping[Pair, float] = field(default_factory=dict)
     name: str = field(default="the statistics", compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rates", dict(self.rates))
         object.__setattr__(self, "filter_shares", dict(self.filter_shares))
         object.__setattr__(self, "profiles", dict(self.profiles))
+        object.__setattr__(self, "meetings", {pair_of(*pair): value for pair, value in self.meetings.items()})
+        for pair, value in self.meetings.items():
+            if not (math.isfinite(value) and value > 0):
+                raise StatisticsError(f"how often {' and '.join(pair)} meet must be a positive number, got {value:g}")
         if not 0 < self.window_us <= MAX_WINDOW_US:
             raise StatisticsError(f"the window of {self.name} must be positive microseconds, got {self.window_us}")
         for event_type, rate in self.rates.items():
@@ -167,7 +174,7 @@ class Statistics:
 
     def rescaled(self, window_us: int) -> Statistics:
         """The same stream and conditions seen through another window; how rates vary there is not known."""
-        return replace(self.scaled(window_us / self.window_us), window_us=window_us, profiles={})
+        return replace(self.scaled(window_us / self.window_us), window_us=window_us, profiles={}, meetings={})
 
     def rate(self, position: Position) -> float:
         """Events per window that pass the conditions on this position alone."""
@@ -195,6 +202,10 @@ class Statistics:
             f"no selectivity for ({one.type}, {other.type}) in {self.name}, which a condition between '{one.alias}' "
             f"and '{other.alias}' needs; {_MEASURE} or add it"
         )
+
+    def meeting(self, one: Position, other: Position) -> float:
+        """How many times as often events of the two types meet as they would at even rates."""
+        return self.meetings.get(pair_of(one.type, other.type), 1.0)
 
     def sub_query_selectivity(self, pattern: Pattern) -> float | None:
         """The measured selectivity of a sub-query, if there is one."""

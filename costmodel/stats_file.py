@@ -11,7 +11,8 @@
       "filter_shares": {"a1": 0.5},
       "default_selectivity": 1.0,
       "measured_for": ["QUERY q PATTERN ..."],
-      "profiles": {"A": {"peak_rate": 3120, "variation": 0.8, "share": 0.31}}
+      "profiles": {"A": {"peak_rate": 3120, "variation": 0.8, "share": 0.31}},
+      "meetings": [{"types": ["A", "B"], "times": 1.3}]
     }
 
 Everything after `selectivities` may be left out.
@@ -26,13 +27,13 @@ from dataclasses import asdict
 from typing import Any
 
 from costmodel.documents import check_fields, fail, kind_of, number, numbers, read_document, texts, value_of_kind
-from costmodel.statistics import PairSelectivity, RateProfile, Statistics, SubQuerySelectivity
+from costmodel.statistics import Pair, PairSelectivity, RateProfile, Statistics, SubQuerySelectivity, pair_of
 from decopa.errors import StatisticsError
 
 FORMAT = "decopa-stats"
 VERSION = 1
 _REQUIRED = ("format", "version", "window_us", "rates", "selectivities")
-_OPTIONAL = ("filter_shares", "default_selectivity", "measured_for", "profiles")
+_OPTIONAL = ("filter_shares", "default_selectivity", "measured_for", "profiles", "meetings")
 _PROFILE = ("peak_rate", "variation", "share")
 
 
@@ -56,6 +57,8 @@ def to_json(statistics: Statistics) -> str:
         document["measured_for"] = list(statistics.measured_for)
     if statistics.profiles:
         document["profiles"] = {name: asdict(profile) for name, profile in statistics.profiles.items()}
+    if statistics.meetings:
+        document["meetings"] = [{"types": list(pair), "times": times} for pair, times in statistics.meetings.items()]
     return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -79,6 +82,7 @@ def from_json(text: str, name: str = "stats.json") -> Statistics:
             default_selectivity=number(document, "default_selectivity", name) if given_default else None,
             measured_for=texts(document, "measured_for", name),
             profiles=_read_profiles(document, name),
+            meetings=_read_meetings(document, name),
             name=name,
         )
 
@@ -99,6 +103,22 @@ def _read_profiles(document: dict[str, Any], name: str) -> dict[str, RateProfile
         check_fields(entry, _PROFILE, (), where)
         with _located(where):
             found[event_type] = RateProfile(**{field: number(entry, field, where) for field in _PROFILE})
+    return found
+
+
+def _read_meetings(document: dict[str, Any], name: str) -> dict[Pair, float]:
+    entries = value_of_kind(document, "meetings", list, name) if "meetings" in document else []
+    found: dict[Pair, float] = {}
+    for index, entry in enumerate(entries):
+        where = f"{name}: meetings[{index}]"
+        if not isinstance(entry, dict):
+            fail(where, f"must be an object, got {kind_of(entry)}")
+        check_fields(entry, ("types", "times"), (), where)
+        types = texts(entry, "types", where)
+        if len(types) != 2:
+            fail(where, f"'types' must be two names, got {len(types)}")
+        if found.setdefault(pair_of(*types), value := number(entry, "times", where)) != value:
+            fail(where, f"{' and '.join(types)} are there twice, with different numbers; keep one")
     return found
 
 

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 _EXIT_BAD_INPUT, _EXIT_INTERRUPTED, _EXIT_BROKEN_PIPE = 2, 130, 141
 
+#: Types that meet more or less often than at even rates by this share are told.
+_SHOWN_UNEVEN = 0.1
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit status."""
@@ -149,6 +152,9 @@ def _stats(args: argparse.Namespace) -> None:
     for pair in (*statistics.type_pairs, *statistics.alias_pairs):
         error = f" +- {pair.standard_error:.2g}" if pair.standard_error else ""
         tell("selectivity", f"({pair.first}, {pair.second}) {pair.selectivity:.4g}{error}")
+    for types, times in statistics.meetings.items():
+        if abs(times - 1) >= _SHOWN_UNEVEN:
+            tell("meet", f"({', '.join(types)}) {times:.3g} times as often as they would at even rates")
     if args.out is not None:
         tell("output", str(args.out))
 

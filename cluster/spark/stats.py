@@ -6,6 +6,7 @@ seed gives the same slices, whatever the partitions of the frame.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,10 +17,10 @@ import pyarrow as pa
 
 from cluster.spark.failures import failing_as_trace_error
 from cluster.spark.traces import DEFAULT_COLUMNS, CleanTrace, clean, named, time_us
-from costmodel.estimate import Estimate
+from costmodel.estimate import Estimate, tempered, type_pairs
 from costmodel.events import EventColumns
 from costmodel.slices import SlicedEvents, SliceSample, estimate_on_slices
-from costmodel.statistics import RateProfile
+from costmodel.statistics import Pair, RateProfile, pair_of
 from decopa.errors import StatisticsError, TraceError, did_you_mean
 from decopa.query.names import duration_text
 from decopa.query.predicate import attributes
@@ -36,6 +37,8 @@ MIN_SLICES = 40
 #: Names of columns that no trace should have.
 _TIME, _WINDOW, _SLICE, _TYPE = "__time_us", "__window", "__slice", "__type"
 _THINNING = 2**20
+#: Windows of a trace from which on their differences say something.
+_LEAST_WINDOWS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +131,7 @@ class _Measurement:
         try:
             with failing_as_trace_error(self._trace.name):
                 counts = self._counts(counted)
+                meetings = self._meetings(counted, counts)
                 drawn, share = self._draw(counted, counts)
                 table = self._fetch(drawn, share)
         finally:
@@ -144,9 +148,15 @@ class _Measurement:
             window_us=self._window_us,
             drawn=drawn,
         )
-        return {query: self._estimate(query, sliced, counts) for query in self._queries}
+        return {query: self._estimate(query, sliced, counts, meetings) for query in self._queries}
 
-    def _estimate(self, query: Query, sliced: SlicedEvents, counts: Mapping[str, TypeCounts]) -> Estimate:
+    def _estimate(
+        self,
+        query: Query,
+        sliced: SlicedEvents,
+        counts: Mapping[str, TypeCounts],
+        meetings: Mapping[Pair, float],
+    ) -> Estimate:
         scale = self._query_window_us / self._span_us
         rates = {event_type: counts[event_type].events * scale for event_type in query.event_types}
         # A window that the trace does not fill has no peak that one could rely on.
@@ -155,7 +165,8 @@ class _Measurement:
             for event_type in query.event_types
             if self._windows > 1
         }
-        found = estimate_on_slices(query, sliced, rates, profiles=profiles, seed=self._seed)
+        mine = {types: meetings[types] for types in type_pairs(query) if types in meetings}
+        found = estimate_on_slices(query, sliced, rates, profiles=profiles, meetings=mine, seed=self._seed)
         if self._span_us >= self._query_window_us:
             return found
         notice = (
@@ -179,6 +190,32 @@ class _Measurement:
                     f"{did_you_mean(event_type, [row[0] for row in kind.collect()])}"
                 )
         return counts
+
+    def _meetings(self, counted: DataFrame, counts: Mapping[str, TypeCounts]) -> dict[Pair, float]:
+        """As `costmodel.estimate.meeting_ratio`, told from how many events share a window; windows are laid end to end.
+
+        Of a window that sees most of the trace nothing can be told.
+        """
+        from pyspark.sql import functions as F
+
+        windows = self._span_us / self._window_us
+        if windows < _LEAST_WINDOWS:
+            return {}
+        one, other = (
+            counted.select(F.col(_TYPE).alias(f"{side}_type"), _WINDOW, F.col("count").cast("double").alias(side))
+            for side in ("one", "other")
+        )
+        both = one.join(other, _WINDOW).where(F.col("one_type") <= F.col("other_type"))
+        same = F.col("one_type") == F.col("other_type")
+        pairs = F.when(same, F.col("one") * (F.col("other") - 1)).otherwise(F.col("one") * F.col("other"))
+        rows = both.groupBy("one_type", "other_type").agg(F.sum(pairs)).collect()
+        shared = {pair_of(row[0], row[1]): float(row[2]) for row in rows}
+        found = {}
+        for types in itertools.combinations_with_replacement(sorted(counts), 2):
+            first, second = (counts[event_type].events for event_type in types)
+            expected = first * (second - (types[0] == types[1])) / windows
+            found[types] = tempered(shared.get(types, 0.0), expected)
+        return found
 
     def _draw(self, counted: DataFrame, counts: Mapping[str, TypeCounts]) -> tuple[dict[str, SliceSample], float]:
         """Slices for each type, among those with an event of the type in either half, in the order of a seeded hash."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -216,3 +217,52 @@ def _reversed(table: pa.Table) -> pa.Table:
     """Time runs backwards."""
     times = table.column("ts")
     return table.set_column(1, "ts", pa.array([40 - time.as_py() for time in times]))
+
+
+# ------------------------------------------------------------------------ bursts
+
+
+def bursts(shared: bool) -> pa.Table:
+    """Events of A, B and C in every tenth of 200 windows only: all in the same ones, or A apart from the others."""
+    rng = np.random.default_rng(7)
+    rows = []
+    for place, event_type in enumerate("ABC"):
+        burst = rng.integers(0, 20, 2_000) * 100_000
+        late = 0 if shared or event_type != "A" else 50_000
+        rows += [(int(ts), event_type) for ts in burst + rng.integers(0, 10_000, 2_000) + late + place]
+    rows.sort()
+    return table_of([{"id": at, "ts": ts, "type": kind, "x": 0} for at, (ts, kind) in enumerate(rows)])
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("text", ["PATTERN SEQ(A a, B b) WITHIN 10 ms", "PATTERN AND(B b, C c) WITHIN 10 ms"])
+def test_pairs_that_meet_in_bursts_are_foreseen(text: str, shared: bool) -> None:
+    query = parse(text)
+    known = measured(text, bursts(shared)).statistics
+    with interpreted():
+        result = decopa.run_detailed(query, bursts(shared), statistics=[known], strategy="left-deep")
+    expected = QueryRates(query, known, ENGINE).rate(query.aliases) * result.span_us / query.window_us
+    assert expected == pytest.approx(result.matches.num_rows, rel=0.15, abs=0.05 * len(bursts(shared)) * 20)
+    even = QueryRates(query, replace(known, meetings={}), ENGINE).rate(query.aliases)
+    assert not 0.3 < even * result.span_us / query.window_us / max(1, result.matches.num_rows) < 3
+
+
+def test_a_burst_that_three_types_share_counts_for_each_further_type_once() -> None:
+    query = parse("PATTERN SEQ(A a, B b, C c) WITHIN 10 ms")
+    known = measured(str(query), bursts(shared=True)).statistics
+    even, uneven = (QueryRates(query, one, ENGINE) for one in (replace(known, meetings={}), known))
+    times = uneven.rate(["a", "b", "c"]) / even.rate(["a", "b", "c"])
+    pairs = sorted(known.meetings.values())
+    assert times == pytest.approx(pairs[-1] * pairs[-2])
+    compared = uneven.candidates(["a", "b"], ["c"]).at() / even.candidates(["a", "b"], ["c"]).at()
+    assert compared == pytest.approx(times)
+
+
+def test_even_rates_meet_as_often_as_expected() -> None:
+    known = measured("PATTERN SEQ(A a, B b, C c) WITHIN 50 ms", TRACE).statistics
+    assert known.meetings.keys() == {("A", "B"), ("A", "C"), ("B", "C")}
+    assert list(known.meetings.values()) == pytest.approx([1, 1, 1], abs=0.03)
+
+
+def test_few_pairs_say_little_about_how_often_types_meet() -> None:
+    assert measured("PATTERN SEQ(A a, B b) WITHIN 25 us").statistics.meetings == {("A", "B"): pytest.approx(1, abs=0.1)}

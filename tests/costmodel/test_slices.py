@@ -74,7 +74,7 @@ def measured(text: str, chosen: Sequence[int] | None = None, pairs: int = 10**8)
 )
 def test_all_slices_give_the_same_as_the_whole_trace(text: str) -> None:
     found, whole = measured(text)
-    assert found == whole
+    assert found == replace(whole, meetings={})  # which are counted elsewhere
 
 
 def test_some_slices_are_within_the_error_that_they_tell() -> None:

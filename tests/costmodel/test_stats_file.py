@@ -27,6 +27,7 @@ FULL = Statistics(
     default_selectivity=1.0,
     measured_for=("QUERY q\nPATTERN A a\nWITHIN 1 s",),
     profiles={"A": RateProfile(peak_rate=3_000.0, variation=0.8, share=0.99)},
+    meetings={("A", "B"): 1.3},
 )
 
 
@@ -90,6 +91,13 @@ def test_random_statistics_are_read_back(data: st.DataObject) -> None:
         (edited(default_selectivity="1"), "'default_selectivity' must be a number"),
         (edited(measured_for="all"), "'measured_for' must be a list"),
         (edited(profiles=[]), "'profiles' must be an object, got a list"),
+        (edited(meetings=[{"types": ["A", "B"]}]), "meetings[0]: 'times' is missing"),
+        (edited(meetings=[{"types": ["A"], "times": 1}]), "meetings[0]: 'types' must be two names, got 1"),
+        (edited(meetings=[{"types": ["A", "B"], "times": 0}]), "how often A and B meet must be a positive number"),
+        (
+            edited(meetings=[{"types": ["A", "B"], "times": 1}, {"types": ["B", "A"], "times": 2}]),
+            "meetings[1]: B and A are there twice, with different numbers",
+        ),
         (edited(profiles={"A": {"peak_rate": 1}}), "profiles: 'A': 'variation' is missing"),
         (
             edited(profiles={"A": {"peak_rate": 1, "variation": -1, "share": 1}}),
@@ -105,6 +113,11 @@ def test_what_is_wrong_is_said_with_its_place(text: str, problem: str) -> None:
 def test_profiles_follow_the_scale_but_not_another_window() -> None:
     assert FULL.scaled(2.0).profiles == {"A": RateProfile(6_000.0, 0.8, 0.99)}
     assert FULL.rescaled(FULL.window_us * 2).profiles == {}
+
+
+def test_how_often_types_meet_follows_the_scale_but_not_another_window() -> None:
+    assert FULL.scaled(2.0).meetings == FULL.meetings
+    assert FULL.rescaled(FULL.window_us * 2).meetings == {}
 
 
 def test_an_interval_stays_within_what_a_share_can_be() -> None:

@@ -72,6 +72,10 @@ def test_a_trace_within_the_budget_is_measured_exactly(found: Estimate) -> None:
     assert found.statistics.rates == pytest.approx(exact.statistics.rates)
     assert found.statistics.filter_shares == exact.statistics.filter_shares
     assert found.statistics.type_pairs == exact.statistics.type_pairs
+    # Events that share a window stand for those that are a window apart at most.
+    assert found.statistics.meetings == {
+        types: pytest.approx(times, rel=0.1) for types, times in exact.statistics.meetings.items()
+    }
     assert found.statistics.check_fits(QUERY) == ()
     assert from_json(to_json(found.statistics)) == found.statistics
 
