@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import pytest
 
+from actors.group import Limits
 from actors.jit import interpreted
 from cluster.calibrate import calibrate_cluster, calibrate_node, calibration_spec
-from cluster.scaling import EndlessTrace
+from cluster.options import RayOptions
+from cluster.scaling import EndlessTrace, RateTest
 from costmodel.capacity import Capacity, Objective
 from decopa.measure import measure
+from decopa.planning.baselines import state_parallel
+from decopa.planning.plan import Plan
 from decopa.query.parser import parse
 from decopa.scale_points import PointKey
 from decopa.scale_test import ScaleSettings, ScaleTest
 from decopa.synthetic import SyntheticSpec
 from shuffler.channel import Message
+from shuffler.outbox import FlushPolicy
 from shuffler.source import open_trace
 
 SPEC = SyntheticSpec(events=20_000, types=2, zipf=0.0, seed=1)
@@ -59,6 +64,27 @@ def test_every_node_of_a_cluster_is_calibrated(ray_cluster: None) -> None:
     found = calibrate_cluster(calibration_spec(QUERY, open_trace(SPEC.table()), events=20_000, repeats=1))
     assert len(found.nodes) == 1
     assert found.capacity.max_ingestion > 10_000
+
+
+@pytest.mark.ray
+def test_delays_grow_if_more_comes_than_units_can_do(ray_cluster: None) -> None:
+    source = open_trace(SPEC.table())
+    capacity = Capacity.per_second(1_000, 100_000_000)  # 1 ms for each event
+    test = RateTest(
+        Plan((state_parallel(QUERY),)),
+        source,
+        limits=Limits(),
+        options=RayOptions(emulate={"": capacity}, metrics=False, policy=FlushPolicy(interval_s=0.05)),
+        warm_up_events=500,
+    )
+    with test:
+        test.offer(500, 1)
+        calm, crowded = test.offer(500, 2), test.offer(2_000, 2)
+    assert calm.sustained
+    assert not crowded.sustained
+    assert crowded.growth == pytest.approx(0.5, abs=0.15)
+    assert crowded.achieved == pytest.approx(1_000, rel=0.2)
+    assert not crowded.disturbed
 
 
 @pytest.mark.ray
