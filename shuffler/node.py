@@ -78,7 +78,8 @@ class ShufflerNode:
             feeder.restore(saved)
         self.outbox = Outbox(self.name, topology, codecs.codec, send=send, policy=policy, clock=clock)
         self._last_ts: int | None = None
-        self._shuffled_at = 0.0
+        #: When events of a paced replay were sent last, and whether some wait in the outbox since.
+        self._shuffled_at, self._held_back = 0.0, False
         self.events = 0
 
     def feed(self, rows: pa.RecordBatch, place: Place, first_ordinal: int, start: ReplayStart) -> None:
@@ -124,14 +125,17 @@ class ShufflerNode:
             company_s = self._shuffled_at + self._policy.interval_s - now
             wait_s = min(max(float(due[begin]) - now, company_s), float(due[-1]) - now)
             if wait_s > 0 and arrived - begin < self._batch_size:
-                self._sleep(wait_s)
+                if self._held_back and company_s <= 0:  # no company came in time
+                    self._shuffled_at, self._held_back = now, False
+                    self.outbox.flush(urgent=True)
+                else:
+                    self._sleep(min(wait_s, company_s) if self._held_back else wait_s)
                 continue
             end = min(arrived, begin + self._batch_size)
             points = np.unique(np.linspace(begin, end - 1, min(MARKS_PER_BATCH, end - begin)).astype(np.int64))
             self._mark(tuple((int(events.ts[point]), float(due[point])) for point in points))
             urgent = end == arrived and company_s <= 0
-            if urgent:
-                self._shuffled_at = now
+            self._shuffled_at, self._held_back = now if urgent else self._shuffled_at, not urgent
             self._shuffle(events.slice(begin, end), urgent=urgent)
             begin = end
 
@@ -139,9 +143,8 @@ class ShufflerNode:
         for part, feeder in enumerate(self._feeders):
             self._put(part, feeder.feed(batch))
         self.events += len(batch)
-        self.outbox.flush(urgent=urgent)
-        # What waits in the outbox is never older than the batch before this one.
-        self._converter.strings.forget_before(int(batch.ts[0]) - 3 * self._window_us)
+        if self.outbox.flush(urgent=urgent):  # rows that wait have their strings in the pool
+            self._converter.strings.forget_before(int(batch.ts[0]) - 3 * self._window_us)
 
     def _put(self, part: int, deliveries: Iterable[tuple[int, Delivery]]) -> None:
         for copy, delivery in deliveries:

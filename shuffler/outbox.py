@@ -82,8 +82,9 @@ class Outbox:
         else:
             bundle.watermarks[lane] = delivery.content
 
-    def flush(self, *, urgent: bool = False, barrier: int | None = None) -> None:
-        """Sends what is enough for a message or has waited for long, and all if it is urgent, the end, or a barrier."""
+    def flush(self, *, urgent: bool = False, barrier: int | None = None) -> bool:
+        """Sends what is enough for a message or has waited for long, and all if it is urgent, the end, or a barrier;
+        returns whether nothing waits any more."""
         now = self._clock()
         due = urgent or barrier is not None or now - self._flushed >= self._policy.interval_s
         if due:
@@ -92,6 +93,7 @@ class Outbox:
             ready = due or bundle.count >= self._policy.max_rows or END_OF_STREAM in bundle.watermarks.values()
             if barrier is not None or (ready and (bundle.rows or bundle.watermarks)):
                 self._ship(target, urgent=urgent, barrier=barrier)
+        return due
 
     def _ship(self, target: str, *, urgent: bool, barrier: int | None = None) -> None:
         bundle = self._bundles[target]
