@@ -44,7 +44,7 @@ from decopa.query.query import Query
 #: Pairs that are looked at for one selectivity: a share of 1 % is then known to 5 % (one standard error).
 DEFAULT_PAIRS = 40_000
 #: So few pairs more or less are chance.
-_CHANCE = 50
+_CHANCE = 10
 #: The two sides of a pair, as conditions on it call them.
 _FIRST, _SECOND = "first", "second"
 
@@ -122,11 +122,11 @@ class Estimator:
         return {event_type: count * window_us / span_us for event_type, count in counts.items()}
 
     def meetings(self) -> dict[Pair, float]:
-        """Of the types of any two positions that can stand in one match."""
+        """Of the types of any two positions that can stand in one match, in either order."""
         events, window_us = self._events, self._query.window_us
         return {
-            (one, other): meeting_ratio(events.ts, events.rows_of(one), events.rows_of(other), window_us)
-            for one, other in type_pairs(self._query)
+            (first, second): meeting_ratio(events.ts, events.rows_of(first), events.rows_of(second), window_us)
+            for first, second in type_pairs(self._query)
         }
 
     def measure(self, branch: Query) -> None:
@@ -228,25 +228,24 @@ def _renamed(node: Node, names: Mapping[str, str]) -> Node:
 
 
 def type_pairs(query: Query) -> list[Pair]:
-    """The pairs of types of two positions that can stand in one match."""
-    pairs = (pair for branch in query.branches for pair in neighbouring_positions(branch))
-    return list(dict.fromkeys(pair_of(one.type, other.type) for one, other in pairs if one is not other))
+    """The types of any two positions that can stand in one match, in either order."""
+    pairs = [pair for branch in query.branches for pair in neighbouring_positions(branch) if pair[0] is not pair[1]]
+    either = ((one.type, other.type) for ends in pairs for one, other in (ends, ends[::-1]))
+    return list(dict.fromkeys(either))
 
 
 def meeting_ratio(ts: Ints, first: Ints, second: Ints, window_us: int) -> float:
-    """How many times as many pairs of a first and a second event are at most a window apart as at even rates.
+    """How many times as often a second event is later than a first, by a window at most, as at even rates.
 
     Pairs that the ends of the trace leave out are left out of the comparison, too.
     """
     span_us = int(ts[-1] - ts[0])
     reach_us = min(window_us, span_us)
     times, partners = ts[first], ts[second]
-    low, high = np.searchsorted(partners, times - reach_us), np.searchsorted(partners, times + reach_us, side="right")
-    found = int((high - low).sum())
-    expected = len(first) * len(second) * (2 * reach_us / span_us - (reach_us / span_us) ** 2)
-    if np.array_equal(first, second):  # no event meets itself
-        found, expected = found - len(first), expected * (len(first) - 1) / len(first)
-    return tempered(found, expected)
+    later = np.searchsorted(partners, times + reach_us, side="right") - np.searchsorted(partners, times, side="right")
+    pairs = len(first) * (len(second) - int(np.array_equal(first, second)))  # no event meets itself
+    share = reach_us / span_us
+    return tempered(int(later.sum()), pairs * (share - share**2 / 2))
 
 
 def tempered(found: float, expected: float) -> float:

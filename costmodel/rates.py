@@ -9,6 +9,7 @@ once, n positions of one type make n(n-1)/2 pairs, groups have at least one memb
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -98,11 +99,14 @@ class QueryRates:
             pair = pair_of(one.alias, other.alias)
             value = statistics.selectivity(one, other, connected=pair in connected)
             self._log_selectivities[pair] = log_of(value)
-        self._log_meetings = {
-            pair_of(one.alias, other.alias): log_of(statistics.meeting(one, other))
-            for one, other in neighbouring_positions(query)
-            if one is not other and statistics.meetings
-        }
+        self._log_meetings: dict[Pair, float] = {}
+        for one, other in neighbouring_positions(query) if statistics.meetings else ():
+            if (other.alias, one.alias) in query.order_constraints:
+                one, other = other, one
+            ordered = (one.alias, other.alias) in query.order_constraints
+            if one is not other:
+                value = statistics.meeting(one, other, ordered=ordered)
+                self._log_meetings[pair_of(one.alias, other.alias)] = log_of(value)
         self._formulas: dict[tuple[frozenset[str], frozenset[str]], RateFormula] = {}
 
     def formula(self, aliases: Collection[str], closed: Collection[str] | None = None) -> RateFormula:
@@ -135,7 +139,8 @@ class QueryRates:
 
         It looks at partners within the window, in the right order and with the same events in shared positions: as
         many as the joined sub-query would have matches if no condition were left to decide. The paper's cost, twice
-        the product of the rates, is an upper bound (5.3.2). An equality that a hash index serves makes it fewer still.
+        the product of the rates, is an upper bound at even rates (5.3.2). An equality that a hash index serves makes
+        it fewer still.
         """
         formed = frozenset(self.query.kleene_aliases if closed is None else closed)
         both = frozenset(left) | frozenset(right)
@@ -152,6 +157,19 @@ class QueryRates:
                 for alias, group in zip(positive_aliases(pattern)[1], formula.groups, strict=True):
                     groups.setdefault(alias, group)
         return RateFormula(clamped(log_rest), positions, tuple(groups.values()))
+
+    def met(self, left: Collection[str], right: Collection[str], closed: Collection[str]) -> RateFormula | None:
+        """The paper's comparisons of a join, twice the product of the rates (5.3.2), times how much more often the two
+        meet than at even rates; None if nothing is known of that."""
+        if not self._log_meetings:
+            return None
+        formed = frozenset(closed)
+        one, other = self.formula(left, formed), self.formula(right, formed)
+        sides = (frozenset(left), frozenset(right))
+        log_rest = math.log(2) + one.log_rest + other.log_rest
+        log_rest += self._log_meeting(self._plain(sides[0] | sides[1], formed))
+        log_rest -= sum(self._log_meeting(self._plain(side, formed)) for side in sides)
+        return RateFormula(clamped(log_rest), one.positions + other.positions, one.groups + other.groups)
 
     def is_rate_reducing(
         self, aliases: Collection[str], closed: Collection[str] | None = None, *, among: Collection[str] | None = None
@@ -180,8 +198,8 @@ class QueryRates:
         """The logarithm of how many times as often these positions' events meet as at even rates.
 
         Pairs were counted. Of a burst that all of them share each pair knows, so the product over all pairs would count
-        it too often: the pairs of the largest spanning tree tell of each further position once. Members of groups are
-        taken as evenly distributed.
+        it too often: the pairs of the largest spanning tree tell of each further position once. Pairs that avoid each
+        other count wherever they are. Members of groups are taken as evenly distributed.
         """
         if not self._log_meetings:
             return 0.0
@@ -189,10 +207,11 @@ class QueryRates:
         total = 0.0
         edges = ((self._log_meetings[pair_of(*pair)], *pair) for pair in itertools.combinations(sorted(plain), 2))
         for value, one, other in sorted(edges, reverse=True):
-            if trees[one] is not trees[other]:
-                total += value
+            joins = trees[one] is not trees[other]
+            if joins:
                 merged = trees[one] | trees[other]
                 trees |= dict.fromkeys(merged, merged)
+            total += value if joins or value < 0 else 0.0
         return total
 
     def _group(self, alias: str, plain: list[str], kleene: list[str]) -> KleeneGroup:

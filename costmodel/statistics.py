@@ -114,8 +114,8 @@ class Statistics:
     the conditions on one alias alone (1 if not given). `default_selectivity` stands in for missing pairs, and
     `check_fits` tells which. `measured_for` holds the queries (see `query_text`) that the selectivities belong to;
     empty if that is not known. `profiles` say of types how their rates vary; planning does without. `meetings` say of
-    two types how many times as many of their events come within a window of each other as would at even rates: more if
-    they share bursts or hours, fewer if they avoid each other; 1 where nothing is said.
+    (first, second) how many times as often an event of the second type follows one of the first within a window as it
+    would at even rates: more if they share bursts or hours, fewer if they avoid each other; 1 where nothing is said.
     `name` is how messages call these statistics.
     """
 
@@ -135,10 +135,10 @@ class Statistics:
         object.__setattr__(self, "rates", dict(self.rates))
         object.__setattr__(self, "filter_shares", dict(self.filter_shares))
         object.__setattr__(self, "profiles", dict(self.profiles))
-        object.__setattr__(self, "meetings", {pair_of(*pair): value for pair, value in self.meetings.items()})
-        for pair, value in self.meetings.items():
+        object.__setattr__(self, "meetings", dict(self.meetings))
+        for (first, second), value in self.meetings.items():
             if not (math.isfinite(value) and value > 0):
-                raise StatisticsError(f"how often {' and '.join(pair)} meet must be a positive number, got {value:g}")
+                raise StatisticsError(f"how often {second} follows {first} must be a positive number, got {value:g}")
         if not 0 < self.window_us <= MAX_WINDOW_US:
             raise StatisticsError(f"the window of {self.name} must be positive microseconds, got {self.window_us}")
         for event_type, rate in self.rates.items():
@@ -203,9 +203,11 @@ class Statistics:
             f"and '{other.alias}' needs; {_MEASURE} or add it"
         )
 
-    def meeting(self, one: Position, other: Position) -> float:
-        """How many times as often events of the two types meet as they would at even rates."""
-        return self.meetings.get(pair_of(one.type, other.type), 1.0)
+    def meeting(self, one: Position, other: Position, *, ordered: bool) -> float:
+        """How many times as often events of the two types meet as they would at even rates; the first before the second
+        if they are `ordered`."""
+        follows = self.meetings.get((one.type, other.type), 1.0)
+        return follows if ordered else (follows + self.meetings.get((other.type, one.type), 1.0)) / 2
 
     def sub_query_selectivity(self, pattern: Pattern) -> float | None:
         """The measured selectivity of a sub-query, if there is one."""

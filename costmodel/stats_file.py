@@ -27,7 +27,7 @@ from dataclasses import asdict
 from typing import Any
 
 from costmodel.documents import check_fields, fail, kind_of, number, numbers, read_document, texts, value_of_kind
-from costmodel.statistics import Pair, PairSelectivity, RateProfile, Statistics, SubQuerySelectivity, pair_of
+from costmodel.statistics import Pair, PairSelectivity, RateProfile, Statistics, SubQuerySelectivity
 from decopa.errors import StatisticsError
 
 FORMAT = "decopa-stats"
@@ -117,8 +117,9 @@ def _read_meetings(document: dict[str, Any], name: str) -> dict[Pair, float]:
         types = texts(entry, "types", where)
         if len(types) != 2:
             fail(where, f"'types' must be two names, got {len(types)}")
-        if found.setdefault(pair_of(*types), value := number(entry, "times", where)) != value:
-            fail(where, f"{' and '.join(types)} are there twice, with different numbers; keep one")
+        first, second = types
+        if found.setdefault((first, second), value := number(entry, "times", where)) != value:
+            fail(where, f"{second} after {first} is there twice, with different numbers; keep one")
     return found
 
 

@@ -154,7 +154,7 @@ def _stats(args: argparse.Namespace) -> None:
         tell("selectivity", f"({pair.first}, {pair.second}) {pair.selectivity:.4g}{error}")
     for types, times in statistics.meetings.items():
         if abs(times - 1) >= _SHOWN_UNEVEN:
-            tell("meet", f"({', '.join(types)}) {times:.3g} times as often as they would at even rates")
+            tell("meet", f"{types[1]} follows {types[0]} {times:.3g} times as often as it would at even rates")
     if args.out is not None:
         tell("output", str(args.out))
 

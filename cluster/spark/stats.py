@@ -20,7 +20,7 @@ from cluster.spark.traces import DEFAULT_COLUMNS, CleanTrace, clean, named, time
 from costmodel.estimate import Estimate, tempered, type_pairs
 from costmodel.events import EventColumns
 from costmodel.slices import SlicedEvents, SliceSample, estimate_on_slices
-from costmodel.statistics import Pair, RateProfile, pair_of
+from costmodel.statistics import Pair, RateProfile
 from decopa.errors import StatisticsError, TraceError, did_you_mean
 from decopa.query.names import duration_text
 from decopa.query.predicate import attributes
@@ -192,29 +192,28 @@ class _Measurement:
         return counts
 
     def _meetings(self, counted: DataFrame, counts: Mapping[str, TypeCounts]) -> dict[Pair, float]:
-        """As `costmodel.estimate.meeting_ratio`, told from how many events share a window; windows are laid end to end.
+        """As `costmodel.estimate.meeting_ratio`, told from windows laid end to end: of pairs in one window half are in
+        this order, and of pairs in one window and the next half are a window apart at most.
 
-        Of a window that sees most of the trace nothing can be told.
+        Which of two types comes first within a window is not seen, and if windows are few nothing can be told.
         """
         from pyspark.sql import functions as F
 
         windows = self._span_us / self._window_us
         if windows < _LEAST_WINDOWS:
             return {}
-        one, other = (
-            counted.select(F.col(_TYPE).alias(f"{side}_type"), _WINDOW, F.col("count").cast("double").alias(side))
-            for side in ("one", "other")
-        )
-        both = one.join(other, _WINDOW).where(F.col("one_type") <= F.col("other_type"))
-        same = F.col("one_type") == F.col("other_type")
-        pairs = F.when(same, F.col("one") * (F.col("other") - 1)).otherwise(F.col("one") * F.col("other"))
-        rows = both.groupBy("one_type", "other_type").agg(F.sum(pairs)).collect()
-        shared = {pair_of(row[0], row[1]): float(row[2]) for row in rows}
+        n = F.col("count").cast("double")
+        earlier = counted.select(F.col(_TYPE).alias("first"), F.col(_WINDOW).alias("at"), n.alias("firsts"))
+        later = counted.select(F.col(_TYPE).alias("second"), F.col(_WINDOW).alias("then"), n.alias("seconds"))
+        near = F.col("then").between(F.col("at"), F.col("at") + 1)
+        alike = (F.col("first") == F.col("second")) & (F.col("then") == F.col("at"))  # no event meets itself
+        pairs = F.col("firsts") * (F.col("seconds") - alike.cast("double")) / 2
+        rows = earlier.join(later, near).groupBy("first", "second").agg(F.sum(pairs)).collect()
+        met = {(row[0], row[1]): float(row[2]) for row in rows}
         found = {}
-        for types in itertools.combinations_with_replacement(sorted(counts), 2):
-            first, second = (counts[event_type].events for event_type in types)
-            expected = first * (second - (types[0] == types[1])) / windows
-            found[types] = tempered(shared.get(types, 0.0), expected)
+        for first, second in itertools.product(counts, repeat=2):
+            possible = counts[first].events * (counts[second].events - (first == second))
+            found[first, second] = tempered(met.get((first, second), 0.0), possible / windows)
         return found
 
     def _draw(self, counted: DataFrame, counts: Mapping[str, TypeCounts]) -> tuple[dict[str, SliceSample], float]:

@@ -147,4 +147,6 @@ class SplitSpace:
                 positive = min((0, 1), key=lambda side: len(step.inputs[side].scope(self.query)))
                 return Negation(flows[positive], flows[1 - positive], matches)
             case _:
-                return Join(flows[0], flows[1], matches=matches)
+                left, right = step.inputs
+                met = self.rates.met(left.aliases, right.aliases, left.closed | right.closed)
+                return Join(flows[0], flows[1], met, matches)

@@ -111,6 +111,7 @@ class StatisticsFile(Target):
             default_selectivity=1.0,
             measured_for=(str(self._queries[0]),),
             profiles={"A": RateProfile(3120, 0.8, 0.31)},
+            meetings={("A", "B"): 1.3},
         )
         self._document = json.loads(statistics_text(full))
 

@@ -27,7 +27,7 @@ FULL = Statistics(
     default_selectivity=1.0,
     measured_for=("QUERY q\nPATTERN A a\nWITHIN 1 s",),
     profiles={"A": RateProfile(peak_rate=3_000.0, variation=0.8, share=0.99)},
-    meetings={("A", "B"): 1.3},
+    meetings={("A", "B"): 1.3, ("B", "A"): 0.9},
 )
 
 
@@ -93,10 +93,10 @@ def test_random_statistics_are_read_back(data: st.DataObject) -> None:
         (edited(profiles=[]), "'profiles' must be an object, got a list"),
         (edited(meetings=[{"types": ["A", "B"]}]), "meetings[0]: 'times' is missing"),
         (edited(meetings=[{"types": ["A"], "times": 1}]), "meetings[0]: 'types' must be two names, got 1"),
-        (edited(meetings=[{"types": ["A", "B"], "times": 0}]), "how often A and B meet must be a positive number"),
+        (edited(meetings=[{"types": ["A", "B"], "times": 0}]), "how often B follows A must be a positive number"),
         (
-            edited(meetings=[{"types": ["A", "B"], "times": 1}, {"types": ["B", "A"], "times": 2}]),
-            "meetings[1]: B and A are there twice, with different numbers",
+            edited(meetings=[{"types": ["A", "B"], "times": 1}, {"types": ["A", "B"], "times": 2}]),
+            "meetings[1]: B after A is there twice, with different numbers",
         ),
         (edited(profiles={"A": {"peak_rate": 1}}), "profiles: 'A': 'variation' is missing"),
         (

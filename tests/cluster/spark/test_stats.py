@@ -82,6 +82,20 @@ def test_a_trace_within_the_budget_is_measured_exactly(found: Estimate) -> None:
 
 @quiet
 @pytest.mark.spark
+def test_types_that_share_bursts_are_seen_to_meet_more_often(spark: SparkSession) -> None:
+    rng = np.random.default_rng(4)
+    bursts = rng.integers(0, 20_000_000, 200)
+    ts = np.sort(rng.choice(bursts, 8_000) + rng.integers(0, 1_000, 8_000))
+    trace = pa.table({"id": np.arange(8_000), "ts": ts, "type": rng.choice(["A", "B"], 8_000)})
+    query = parse("PATTERN SEQ(A a, B b) WITHIN 10 ms")
+    exact = estimate_statistics(query, trace).statistics.meetings
+    found = measure_on_spark([query], to_spark(spark, trace))[0].statistics.meetings
+    assert exact["A", "B"] > 5
+    assert found == {types: pytest.approx(times, rel=0.15) for types, times in exact.items()}
+
+
+@quiet
+@pytest.mark.spark
 def test_profiles_are_those_counted_by_hand(found: Estimate) -> None:
     times, types = TRACE.column("ts").to_numpy(), TRACE.column("type").to_pylist()
     windows = [int(time - times[0]) // 40_000 for time in times]
