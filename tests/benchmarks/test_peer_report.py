@@ -109,6 +109,13 @@ def test_a_contender_that_takes_a_while_to_begin_is_not_stopped_early() -> None:
     assert outcome.events == 1_000_000
 
 
+def test_a_contender_that_starts_slowly_is_not_stopped_early() -> None:
+    times = iter([5.0])
+    outcome = climb(lambda events: Outcome(0, events, next(times, events / 1e6)), 1_000_000, limit_s=15, repeat=1)
+    assert outcome is not None
+    assert outcome.events == 1_000_000
+
+
 def test_a_contender_that_compiles_for_a_new_size_is_not_stopped_early() -> None:
     seen: set[int] = set()
 

@@ -17,11 +17,12 @@ def climb(run: Callable[[int], Outcome | None], total: int, *, limit_s: float, r
     """The outcome on the longest beginning of the trace that `run` is expected to finish in the limit.
 
     `run` takes a number of events and gives None if it was stopped. Beginnings grow fourfold; the next one is expected
-    to take four times as long or, if the last two grew faster, as much longer as they did. Each is done twice if there
-    is time, and the faster counts: an engine may take another way for more events, and compile it first.
+    to take four times as long or, if the last two grew faster, as much longer as they did. The first warms up. Each is
+    done twice if there is time, and the faster counts: an engine may take another way for more events, and compile it.
     """
     done: Outcome | None = None
     size, growth = min(FIRST_EVENTS, total), float(FACTOR)
+    run(size)
     while True:
         outcome = _faster_of_two(run, size, limit_s)
         if outcome is None:
