@@ -19,6 +19,7 @@ from shuffler.batch import Array, Batch, Indices, flat_members, length_of, start
 from shuffler.events import EventFormat
 from shuffler.hashing import hash_groups
 from shuffler.layout import Layout, member_column
+from shuffler.routing import END_OF_STREAM
 from shuffler.strings import StringPool
 
 
@@ -72,8 +73,10 @@ class MatchSink:
         )
 
     def settle(self, watermark_us: int) -> None:
-        """Puts matches that end before the watermark, which no later match can precede, into their final place."""
-        if sum(len(segment.end) for segment in self._open) < SEGMENT:
+        """Puts matches that end before the watermark, which no later match can precede, into their final place; a few
+        wait for more, unless the stream has ended."""
+        waiting = sum(len(segment.end) for segment in self._open)
+        if not waiting or (waiting < SEGMENT and watermark_us != END_OF_STREAM):
             return
         segment = _Segment.joined(self._open)
         final = segment.end < watermark_us

@@ -1,7 +1,7 @@
 """Calibration: the real processing unit under growing load, on every node of a Ray cluster (7.1).
 
 Every operator of the query runs as a process of its own would: it receives encoded messages, sends encoded messages on,
-and ships each of them to an actor, through Ray's object store, as a unit does. The loads grow in three directions: the
+and ships each of them to an actor through Ray, as a unit does. The loads grow in three directions: the
 query in a window that no two events share (ingestion), the query in growing windows (comparisons), and the pattern
 without its conditions between events (emission), each until a step takes long enough to be measured well. Then the
 busiest unit gets its messages in real time, at growing rates, until it cannot keep up.
@@ -74,7 +74,7 @@ class CalibrationSpec:
 
 @dataclass(frozen=True)
 class _Unit:
-    """What one unit did: its counters, and the rows and seconds of each message that it got."""
+    """What one unit did: its counters, the messages that it got (if they were to be kept), rows and seconds of each."""
 
     name: str
     report: UnitReport
@@ -222,7 +222,7 @@ def _measurement(title: str, unit: _Unit) -> Measurement:
 
 def _ramp(query: Query, form: EventFormat, rows: pa.Table, model: BusyModel, ship: Ship) -> Ramp:
     """The busiest unit of the query under growing load, in real time, against what the model says of it."""
-    busiest = max(_run(query, form, rows, ship), key=lambda unit: sum(unit.service_s))
+    busiest = max(_run(query, form, rows, ship, keep=True), key=lambda unit: sum(unit.service_s))
     report, topology = busiest.report, _topology(query)
     predicted_s = model.busy_s(report.ingested, report.comparisons, report.emitted)
     predicted_rate = report.ingested / max(predicted_s, 1e-12)
@@ -254,7 +254,7 @@ def _unit(name: str, topology: Topology, form: EventFormat, send: Send) -> UnitN
     return UnitNode(name, topology, form, send=send, limits=Limits(), policy=policy, clock=time.monotonic)
 
 
-def _run(query: Query, form: EventFormat, rows: pa.Table, ship: Ship) -> list[_Unit]:
+def _run(query: Query, form: EventFormat, rows: pa.Table, ship: Ship, *, keep: bool = False) -> list[_Unit]:
     """Every operator of the query on a unit of its own; messages go from one to the next in this process, and what a
     unit sends is shipped as well."""
     topology = _topology(query)
@@ -283,7 +283,8 @@ def _run(query: Query, form: EventFormat, rows: pa.Table, ship: Ship) -> list[_U
         clock=time.monotonic,
         sleep=time.sleep,
     )
-    got: dict[str, list[tuple[Message, int, float]]] = {name: [] for name in nodes}
+    times: dict[str, list[tuple[int, float]]] = {name: [] for name in nodes}
+    kept: dict[str, list[Message]] = {name: [] for name in nodes}
 
     def deliver() -> None:
         while waiting:
@@ -294,8 +295,8 @@ def _run(query: Query, form: EventFormat, rows: pa.Table, ship: Ship) -> list[_U
                 started = time.thread_time()  # a unit has a core of its own, which this process may not have
                 node.receive(message)
                 took_s = time.thread_time() - started
-                ingested = sum(report.ingested for report in node.reports()) - before
-                got[target].append((message, ingested, took_s))
+                times[target].append((sum(report.ingested for report in node.reports()) - before, took_s))
+                kept[target] += [message] if keep else []
 
     first = 0
     for batch in rows.to_batches(max_chunksize=batch_rows):
@@ -307,5 +308,6 @@ def _run(query: Query, form: EventFormat, rows: pa.Table, ship: Ship) -> list[_U
     found = []
     for name, node in nodes.items():
         (report,) = node.reports()
-        found.append(_Unit(name, report, *(tuple(column) for column in zip(*got[name], strict=True))))
+        rows_and_seconds = (tuple(column) for column in zip(*times[name], strict=True))
+        found.append(_Unit(name, report, tuple(kept[name]), *rows_and_seconds))
     return found

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import ray
+from ray.exceptions import RayError
 
 from actors.group import Limits
 from actors.latency import LatencyHistogram, LatencySummary
@@ -42,6 +43,8 @@ _LEAST_ROWS, _MOST_ROWS = 16, 32_768
 _BUSY = 0.92
 #: The stream flows for this share of the window of observation before that begins: messages are then everywhere.
 _LEAD_IN = 0.2
+#: Whatever delays did: what takes more than this share of the time to finish in the end was too much.
+_MOST_BACKLOG = 0.1
 #: Delays are looked at so often at most.
 _LOOK_EVERY_S = 0.1
 
@@ -116,7 +119,10 @@ class DelayWatch:
         if now < self._next_s:
             return
         self._next_s = now + _LOOK_EVERY_S
-        watermark_us = min(status.watermark_us for status in deployment.sink_statuses())
+        try:
+            watermark_us = min(status.watermark_us for status in deployment.sink_statuses())
+        except RayError:  # whoever waits for the run learns what has failed
+            return
         if watermark_us != NOTHING_YET:
             done = self._trace.events_before(watermark_us) - self._first
             self.samples.append((now, now - self._start_s - done / self._rate))
@@ -151,7 +157,8 @@ class OfferedRate:
     def disturbed(self) -> bool:
         """Whether work was left although no process had as much to do as there was time for: then it was not the units
         that were too slow."""
-        return not self.sustained and max(status.busy_s for status in self.processes) < _BUSY * self.seconds
+        most_s = max((status.busy_s for status in self.processes), default=0.0)
+        return not self.sustained and most_s < _BUSY * self.seconds
 
 
 class RateTest:
@@ -226,7 +233,7 @@ class RateTest:
             events / rate,
             growth,
             backlog_s,
-            growth <= self._tolerance,
+            growth <= self._tolerance and backlog_s <= _MOST_BACKLOG * events / rate,
             latency,
             tuple(_since(one, other) for one, other in zip(before, after, strict=True)),
         )
@@ -252,7 +259,7 @@ def _hops(topology: Topology) -> int:
     below: dict[str, int] = {}
     for process in receivers_first(topology):
         below[process.name] = 1 + max((below.get(target, 0) for target in topology.outgoing(process.name)), default=0)
-    return 1 + max(below.values())
+    return 1 + max(below.values(), default=0)
 
 
 def _since(before: UnitStatus, after: UnitStatus) -> UnitStatus:

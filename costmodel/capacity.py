@@ -67,6 +67,12 @@ class Capacity:
             return self
         return replace(self.times(window_us / self.window_us), window_us=window_us)
 
+    def per_second_at(self, window_us: int) -> Capacity:
+        """What a unit can do in a second, if this is what it can do in its own window or, where none is named, in
+        `window_us`."""
+        named = self if self.window_us is not None else replace(self, window_us=window_us)
+        return named.for_window(1_000_000)
+
     def times(self, factor: float) -> Capacity:
         """A unit that is `factor` times as fast."""
         emission = None if self.max_emission is None else self.max_emission * factor

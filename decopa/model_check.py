@@ -61,7 +61,7 @@ def check_loads(
                 for quantity, total, count in zip(QUANTITIES, totals, measured, strict=True)
             ]
             if capacity is not None and busy_s is not None and (part, name) in busy_s:
-                busy = _busy_s(expected[name], capacity)
+                busy = _busy_s(expected[name], capacity.per_second_at(query_plan.query.window_us))
                 rough = any(total.rough for total in totals)
                 found.append(LoadCheck(*head, "busy_s", busy, busy_s[part, name], rough))
     return found
@@ -83,8 +83,9 @@ def predicted_busy_s(
     busy = {}
     for process in topology.units:
         part, routing = plan.parts[process.part], topology.routing[process.part]
+        per_second = capacity.per_second_at(part.query.window_us)
         busy[process.name] = sum(
-            _busy_s(expected[process.part][name], capacity) / routing.active_units(part.operator(name)) / part.slices
+            _busy_s(expected[process.part][name], per_second) / routing.active_units(part.operator(name)) / part.slices
             for name, _ in process.units
         )
     return busy
@@ -115,7 +116,6 @@ def predicted_rate(
     return events / busy[slowest], slowest
 
 
-def _busy_s(expected: Prediction, capacity: Capacity) -> float:
-    """Of all units of an operator together; the capacity is per second."""
-    per_second = capacity.for_window(1_000_000)
+def _busy_s(expected: Prediction, per_second: Capacity) -> float:
+    """Of all units of an operator together."""
     return per_second.busy(expected.ingested.value, expected.comparisons.value, expected.emitted.value)

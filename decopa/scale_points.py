@@ -47,6 +47,9 @@ class Point:
     trials: list[dict[str, Any]] = field(default_factory=list)
     loads: list[dict[str, Any]] = field(default_factory=list)
     seconds: float = 0.0
+    #: Of the trace, and of half a window of observation at the rate that was sustained.
+    trace_events: int = 0
+    half_window_events: float = 0.0
 
     @property
     def error(self) -> float | None:

@@ -83,6 +83,12 @@ def _notes(points: Sequence[Point]) -> list[str]:
                 f"their clocks ran {quantity(clocks[0])} to {quantity(clocks[-1])} times as fast, to measure in "
                 "reasonable time; rates are given without that, latencies as they were"
             )
+    seen = min((point.half_window_events / point.trace_events for point in points if point.trace_events), default=1.0)
+    if seen < 1:
+        lines.append(
+            f"half a window of observation saw {seen:.0%} of the trace: if its load varies in time, raise --seconds "
+            f"{quantity(1 / seen)} times, or use a part of the trace"
+        )
     open_ended = [point for point in points if point.failed is None or point.measured == 0]
     lines += [
         f"{point.strategy} on {point.units}: the search ended before both ends were seen; raise --trials"

@@ -159,6 +159,8 @@ class ScaleTest:
             [_trial_document(one, clock) for one in offered],
             self._loads(plan, last, clock),
             seconds,
+            self._events,
+            last.rate * self._settings.seconds / 2,
         )
 
     def _loads(self, plan: Plan, offered: OfferedRate, clock: float) -> list[dict[str, Any]]:

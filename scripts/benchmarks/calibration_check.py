@@ -40,7 +40,6 @@ CASES = (
         "WITHIN 24 h",
     ),
 )
-GOAL = 0.2
 
 
 @dataclass(frozen=True)

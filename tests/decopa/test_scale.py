@@ -39,6 +39,13 @@ POINTS = [point("centralized", 1, 100), point("hybrid", 4, 150), point("decopa",
 # ----------------------------------------------------------------------- points
 
 
+def test_a_window_that_does_not_see_all_of_the_trace_is_told() -> None:
+    seen = point("decopa", 4, 300, trace_events=1_000, half_window_events=1_000)
+    assert "of the trace" not in text_table([seen])
+    told = "half a window of observation saw 25% of the trace: if its load varies in time, raise --seconds 4 times"
+    assert told in text_table([seen, point("hybrid", 4, 300, trace_events=1_000, half_window_events=250)])
+
+
 def test_the_baseline_is_one_point_and_comes_first() -> None:
     keys = point_keys(["decopa", "hybrid", "centralized"], [4, 2])
     assert keys == [
