@@ -18,6 +18,8 @@ from costmodel.logarithms import LOG_MAX, LOG_ZERO, clamped, log_expm1, log_of, 
 
 #: A term below its hill's top by this many powers of e does not count in double precision.
 _NEGLIGIBLE = 45.0
+#: For slopes of logarithms.
+_STEP = 1e-4
 #: Up to this size, binomials are computed as whole numbers.
 _SMALL = 64
 
@@ -43,6 +45,15 @@ def log_groups(events: float, log_member: float, log_pair: float, pairs: KleeneP
         return fewer
     more = _log_groups_of(whole + 1, log_member, log_pair, pairs)
     return log_sum(math.log1p(-part) + fewer, math.log(part) + more)
+
+
+def mean_size(events: float, log_member: float, log_pair: float, pairs: KleenePairs) -> float:
+    """The mean number of members of these groups: by how many percent there are more of them if members fit by one
+    percent more."""
+    if events <= 1:
+        return 1.0
+    less, more = (log_groups(events, log_member + by, log_pair, pairs) for by in (-_STEP, _STEP))
+    return max(1.0, (more - less) / (2 * _STEP))
 
 
 def log_empty_group(log_pair: float, pairs: KleenePairs) -> float:

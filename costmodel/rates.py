@@ -11,9 +11,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from costmodel.kleene import KleenePairs, log_empty_group, log_groups
+from costmodel.kleene import KleenePairs, log_empty_group, log_groups, mean_size
 from costmodel.logarithms import clamped, log_of, log_sum, value_of
 from costmodel.statistics import Pair, Statistics, connected_pairs, neighbouring_positions, pair_of
 from costmodel.time_order import TimeOrder, log_time_factor, positive_aliases
@@ -34,8 +34,7 @@ class RateModel:
 
 #: The formulas as printed, errata applied.
 PAPER = RateModel()
-#: Nearest to what the engine finds: conditions hold for all pairs of a group's members, and orders are counted. (Groups
-#: of several members under AND are found more often still, as they may lie on both sides of the other events.)
+#: Nearest to what the engine finds: conditions hold for all pairs of a group's members, and orders are counted.
 ENGINE = RateModel(kleene_pairs=KleenePairs.ALL, time_order=TimeOrder.COUNTED)
 
 
@@ -44,22 +43,37 @@ class KleeneGroup:
     """The sum over group sizes for one KL position; logarithms of its rate and of its selectivities.
 
     `log_member` is that of one member with the rest of the match, `log_pair` that of two members with each other.
+    `alias` in `pattern` is the position, for models that count orders: several members under AND may lie on both sides
+    of the other events, and in the middle of a SEQ all must lie between two.
     """
 
     log_events: float
     log_member: float
     log_pair: float
     model: RateModel = PAPER
+    alias: str = ""
+    pattern: Pattern | None = None
 
     def log_at(self, log_scaling: float = 0.0) -> float:
         log_events = self.log_events + log_scaling
         if log_events <= 0:  # at most one event per window, which may be too rare for a float
             groups = clamped(log_events + self.log_member)
         else:
-            groups = log_groups(value_of(log_events), self.log_member, self.log_pair, self.model.kleene_pairs)
+            likely = (value_of(log_events), self.log_member, self.log_pair, self.model.kleene_pairs)
+            groups = clamped(log_groups(*likely) + self._log_orders(mean_size(*likely)))
         if self.model.smallest_group == 0:
             return log_sum(groups, log_empty_group(self.log_pair, self.model.kleene_pairs))
         return groups
+
+    def _log_orders(self, size: float) -> float:
+        """How many times as many orders groups of this size have as single events, which the pattern's factor counts.
+
+        The mean size stands for all sizes; for AND, where it is a matter of proportion, that is exact.
+        """
+        if self.pattern is None or self.model.time_order is not TimeOrder.COUNTED:
+            return 0.0
+        counted = log_time_factor(self.pattern, TimeOrder.COUNTED, {self.alias: size})
+        return counted - log_time_factor(self.pattern, TimeOrder.COUNTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +158,8 @@ class QueryRates:
         """
         formed = frozenset(self.query.kleene_aliases if closed is None else closed)
         both = frozenset(left) | frozenset(right)
-        log_rest = log_time_factor(self._pattern(both, formed), TimeOrder.COUNTED)
+        whole = self._pattern(both, formed)
+        log_rest = log_time_factor(whole, TimeOrder.COUNTED)
         log_rest += self._log_meeting(self._plain(both, formed))
         positions = 0
         groups: dict[str, KleeneGroup] = {}
@@ -154,8 +169,8 @@ class QueryRates:
                 log_rest += sign * (formula.log_rest - log_time_factor(pattern, self.model.time_order))
                 log_rest -= sign * self._log_meeting(positive_aliases(pattern)[0])
                 positions += sign * formula.positions
-                for alias, group in zip(positive_aliases(pattern)[1], formula.groups, strict=True):
-                    groups.setdefault(alias, group)
+                for group in formula.groups:
+                    groups.setdefault(group.alias, replace(group, pattern=whole))
         return RateFormula(clamped(log_rest), positions, tuple(groups.values()))
 
     def met(self, left: Collection[str], right: Collection[str], closed: Collection[str]) -> RateFormula | None:
@@ -188,7 +203,7 @@ class QueryRates:
         log_rest = log_time_factor(pattern, self.model.time_order) + self._log_selectivity(pattern)
         log_rest += self._log_meeting(plain)
         log_rest += sum(self._log_rates[alias] for alias in plain)  # an empty remainder counts as one
-        groups = tuple(self._group(alias, plain, kleene) for alias in kleene)
+        groups = tuple(self._group(alias, plain, kleene, pattern) for alias in kleene)
         return RateFormula(clamped(log_rest), len(plain), groups)
 
     def _plain(self, aliases: frozenset[str], closed: frozenset[str]) -> list[str]:
@@ -214,13 +229,13 @@ class QueryRates:
             total += value if joins or value < 0 else 0.0
         return total
 
-    def _group(self, alias: str, plain: list[str], kleene: list[str]) -> KleeneGroup:
+    def _group(self, alias: str, plain: list[str], kleene: list[str], pattern: Pattern) -> KleeneGroup:
         # Two KL positions: i times j pairs must fit, which no product of two sums expresses. The printed formula
         # counts their selectivity in both sums; here it counts in that of the more frequent one, once per member.
         partners = plain + [other for other in kleene if self._frequency(other) < self._frequency(alias)]
         log_member = sum(self._log_selectivities[pair_of(alias, other)] for other in partners)
         log_pair = self._log_selectivities[pair_of(alias, alias)]
-        return KleeneGroup(self._log_rates[alias], clamped(log_member), log_pair, self.model)
+        return KleeneGroup(self._log_rates[alias], clamped(log_member), log_pair, self.model, alias, pattern)
 
     def _frequency(self, alias: str) -> tuple[float, str]:
         return self._log_rates[alias], alias

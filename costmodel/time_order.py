@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Mapping
 from enum import Enum
 
 from decopa.query.pattern import And, EventRef, Kleene, Not, Pattern, Seq
+
+_ONE_EACH: Mapping[str, float] = {}
 
 
 class TimeOrder(Enum):
@@ -15,8 +18,9 @@ class TimeOrder(Enum):
     `PAPER`: 1 for SEQ, k for AND with k children. That is the mean number for two events (in order, or up to a window
     apart on either side) and for a flat AND; but a SEQ of n events is found (n-1)! times less often, and the factors of
     nested AND multiply. `COUNTED`: the mean number for events that arrive independently of each other, which is n / n!
-    times the number of orders that the pattern allows its n events; a KL is one of them, which is right for groups of
-    one. `TOOL`: as PAPER, but a KL counts among the children of an AND, as in the authors' planner; without it
+    times the number of orders that the pattern allows its n events; a KL is as many of them as its group has members
+    (one unless told otherwise), in any order.
+    `TOOL`: as PAPER, but a KL counts among the children of an AND, as in the authors' planner; without it
     AND(KL(A), B) has fewer matches than AND(A, B).
     """
 
@@ -25,11 +29,14 @@ class TimeOrder(Enum):
     COUNTED = "counted"
 
 
-def log_time_factor(pattern: Pattern, reading: TimeOrder) -> float:
-    """The logarithm of the factor for the events of a pattern outside of NOT; 0 if there are none."""
+def log_time_factor(pattern: Pattern, reading: TimeOrder, sizes: Mapping[str, float] = _ONE_EACH) -> float:
+    """The logarithm of the factor for the events of a pattern outside of NOT; 0 if there are none.
+
+    `sizes` says by alias how many members groups have, where that is counted; a mean size need not be whole.
+    """
     if reading is not TimeOrder.COUNTED:
         return _log_and_factor(pattern, with_kleene=reading is TimeOrder.TOOL)
-    events, log_orders = _log_orders(pattern)
+    events, log_orders = _log_orders(pattern, sizes)
     return math.log(events) + log_orders - math.lgamma(events + 1) if events else 0.0
 
 
@@ -58,13 +65,16 @@ def _log_and_factor(pattern: Pattern, *, with_kleene: bool) -> float:
     return own + sum(_log_and_factor(child, with_kleene=with_kleene) for child in children)
 
 
-def _log_orders(pattern: Pattern) -> tuple[int, float]:
-    """The number of events, and of the orders that the pattern allows them; KL counts as one event."""
-    if isinstance(pattern, EventRef | Kleene):
+def _log_orders(pattern: Pattern, sizes: Mapping[str, float]) -> tuple[float, float]:
+    """The number of events, and of the orders that the pattern allows them."""
+    if isinstance(pattern, EventRef):
         return 1, 0.0
+    if isinstance(pattern, Kleene):
+        members = sizes.get(pattern.child.alias, 1)
+        return members, math.lgamma(members + 1)
     if not isinstance(pattern, Seq | And):
         return 0, 0.0
-    below = [_log_orders(child) for child in pattern.children]
+    below = [_log_orders(child, sizes) for child in pattern.children]
     events = sum(count for count, _ in below)
     log_orders = sum(orders for _, orders in below)
     if isinstance(pattern, And):  # the children's events may be mixed in every way

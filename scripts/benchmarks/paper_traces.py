@@ -9,6 +9,7 @@ in the authors' replays.
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -64,10 +65,18 @@ def paper_case(paper: PaperQuery) -> PaperCase:
     for first, second in [*itertools.combinations(sorted(positions), 2), *members]:
         selectivity = statistics.selectivity(positions[first], positions[second], connected=True)
         if selectivity < 1:
-            pairs.append(PairSelectivity(first, second, selectivity))
-            where.append(pairs[-1].predicate(first.lower(), second.lower()))
+            pair = PairSelectivity(first, second, selectivity)
+            pairs.append(pair)
+            where.append(pair.predicate(first.lower(), second.lower()) if first != second else _between_members(pair))
     rates = {name: statistics.rate(position) for name, position in positions.items()}
     conditions = f" WHERE {' AND '.join(where)}" if where else ""
     query = parse(f"QUERY {paper.name} PATTERN {pattern}{conditions} WITHIN 1 min")
     capacity = Capacity(paper.case.capacity.max_ingestion, paper.case.capacity.max_comparisons, WINDOW_US)
     return PaperCase(paper.name, query, capacity, paper.gains, rates, tuple(pairs))
+
+
+def _between_members(pair: PairSelectivity) -> str:
+    """Members of a KL are compared with each other only if both sides of a comparison name it; of two numbers evenly
+    drawn from 0 to 1 the one exceeds the other by t with probability (1 - t)^2 / 2."""
+    value = f"{pair.first.lower()}.{pair.column}"
+    return f"{value} > {value} + {1 - math.sqrt(2 * pair.selectivity):.6g}"
