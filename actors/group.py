@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from actors.operators.base import OperatorSpec
+from actors.operators.store import load_merging
 from actors.state_memory import Spill
 from actors.unit import Channel, ProcessingUnit, UnitState
 from decopa.errors import CheckpointError
@@ -128,6 +129,7 @@ class UnitGroup:
                     deque(unit.on_batch(inbox.channel, layout_of(self._bound, inbox.source).sample()), maxlen=0)
             for inbox in inboxes:
                 deque(unit.on_watermark(inbox.channel, END_OF_STREAM), maxlen=0)
+        load_merging()  # a store of one row has nothing to move
 
     def accept(self, target: str, unit: int, channel: Channel, content: Batch | int) -> None:
         """Puts rows or a watermark into a channel; `drain` delivers them."""

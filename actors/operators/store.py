@@ -11,12 +11,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from actors.jit import is_interpreted
 from actors.state_memory import StateMemory
 from shuffler.batch import Array, Batch, Indices, flat_members, length_of, start_of
 from shuffler.hashing import hash_columns
 from shuffler.layout import Layout
 
 _SMALLEST = 1024
+#: Rows behind the first place of a merge from which on compiled code, which has to be loaded, moves them.
+MANY = 4_096
 
 
 class Store:
@@ -136,12 +139,26 @@ class Store:
     def _merge_tail(self, place: int, columns: dict[str, Array], hashes: Array | None) -> None:
         """Merges rows into the rows from `place` on; only these move, so only these lose their links."""
         self._unlink_from(place)
+        if self.end - place >= MANY and not is_interpreted():
+            self._shift_in(place, columns, hashes)
+            return
         order = np.argsort(np.concatenate([self.key[place : self.end], columns[self.key_name]]), kind="stable")
         stop = place + len(order)
         for name, column in self.columns.items():
             column[place:stop] = np.concatenate([column[place : self.end], columns[name]])[order]
         if hashes is not None:
             self.hashes[place:stop] = np.concatenate([self.hashes[place : self.end], hashes])[order]
+
+    def _shift_in(self, place: int, columns: dict[str, Array], hashes: Array | None) -> None:
+        """As `_merge_tail`. Partial matches that come from many units are small batches all over the window: what
+        counts is how fast the rows behind them move."""
+        from actors.operators.merging import shift_in
+
+        places = place + np.searchsorted(self.key[place : self.end], columns[self.key_name], side="right")
+        for name, column in self.columns.items():
+            shift_in(column, self.end, places, np.ascontiguousarray(columns[name], dtype=column.dtype))
+        if hashes is not None:
+            shift_in(self.hashes, self.end, places, hashes)
 
     def _unlink_from(self, place: int) -> None:
         """Takes the rows from `place` on out of the index."""
@@ -175,6 +192,16 @@ class Store:
             self.head.fill(-1)
         self.cursor[0] = 0
         self.begin, self.end = 0, live
+
+
+def load_merging() -> None:
+    """Loads the compiled part for the kinds of columns that there are; otherwise the first large merge does."""
+    if not is_interpreted():
+        from actors.operators.merging import shift_in
+
+        nowhere = np.empty(0, dtype=np.int64)
+        for kind in (np.int64, np.float64):
+            shift_in(np.empty(0, dtype=kind), 0, nowhere, np.empty(0, dtype=kind))
 
 
 class _Heap:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.operators import store as store_module
 from actors.operators.store import Store
 from shuffler.batch import Batch, length_of, start_of
 from shuffler.layout import Layout
@@ -115,3 +116,19 @@ def test_keeping_some_rows_drops_the_others(wanted: list[bool]) -> None:
     store.insert(batch([1, 2, 3]))
     store.keep(np.array(wanted))
     assert rows_of(store) == [(time, time - 1) for time, kept in zip([1, 2, 3], wanted, strict=True) if kept]
+
+
+@given(st.integers(0, 2**32 - 1), st.lists(st.integers(1, 40), min_size=1, max_size=6))
+def test_compiled_merging_gives_the_same_rows(seed: int, sizes: list[int]) -> None:
+    rng = np.random.default_rng(seed)
+    batches = [batch(rng.integers(0, 60, size).tolist(), 100 * at) for at, size in enumerate(sizes)]
+    found = []
+    for many in (10**9, 0):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(store_module, "MANY", many)
+            store = Store(PLAIN, hashed=["a.id"])
+            for one in batches:
+                store.insert(one)
+                store.evict_before(int(one.columns["min_ts"].min()) // 2)
+            found.append((rows_of(store), store.hashes[store.begin : store.end].tolist()))
+    assert found[0] == found[1]
