@@ -48,6 +48,7 @@ class JoinLogic:
 
     def on_batch(self, side: int, batch: Batch) -> Iterator[Batch]:
         other = self._stores[1 - side]
+        other.settle()
         if len(other):
             stored = other.heaps
             heaps = {
@@ -58,13 +59,14 @@ class JoinLogic:
         live = self._live(side, batch.columns, self._watermarks[1 - side])
         if live is not None:
             batch = batch.take(np.flatnonzero(live))
-        self._stores[side].insert(batch)
+        self._stores[side].defer(batch)
 
     def on_watermark(self, side: int, watermark_us: int) -> Iterator[Batch]:
         """Forgets stored rows of the other side that no later row of this side can join."""
         self._watermarks[side] = watermark_us
         store = self._stores[1 - side]
         if watermark_us == END_OF_STREAM:
+            store.settle()
             store.keep(np.zeros(len(store), dtype=np.bool_))
         elif watermark_us != NOTHING_YET:
             store.evict_before(watermark_us - self.window_us)
@@ -85,9 +87,11 @@ class JoinLogic:
 
     @property
     def state_rows(self) -> int:
-        return sum(len(store) for store in self._stores)
+        return sum(len(store) + store.deferred for store in self._stores)
 
     def snapshot(self) -> LogicState:
+        for store in self._stores:
+            store.settle()
         rows = {
             SIDES[side]: store.snapshot(self._live(side, store.view(), self._watermarks[1 - side]))
             for side, store in enumerate(self._stores)

@@ -20,6 +20,8 @@ from shuffler.layout import Layout
 _SMALLEST = 1024
 #: Rows behind the first place of a merge from which on compiled code, which has to be loaded, moves them.
 MANY = 4_096
+#: Deferred rows are at most one in so many.
+_SHARE_DEFERRED = 4
 
 
 class Store:
@@ -43,6 +45,7 @@ class Store:
         #: Rows before cursor[0] are linked into the index; a one-element array so that kernels can move it.
         self.cursor = np.zeros(1, dtype=np.int64)
         self._heaps = {alias: _Heap(members, self._memory) for alias, members in layout.groups.items()}
+        self._deferred: list[Batch] = []
 
     def __len__(self) -> int:
         return self.end - self.begin
@@ -54,7 +57,8 @@ class Store:
     @property
     def nbytes(self) -> int:
         """Bytes held, room for growth included: what counts against the state limit."""
-        arrays = [*self.columns.values(), self.hashes, self.previous, self.head]
+        waiting = (column for batch in self._deferred for column in batch.columns.values())
+        arrays = [*self.columns.values(), self.hashes, self.previous, self.head, *waiting]
         return sum(array.nbytes for array in arrays) + sum(heap.nbytes for heap in self._heaps.values())
 
     def heap(self, alias: str, member: str) -> Array:
@@ -70,7 +74,7 @@ class Store:
         return {name: column[self.begin : self.end] for name, column in self.columns.items()}
 
     def snapshot(self, wanted: Array | None = None) -> Batch:
-        """A copy of the rows, or of those flagged in `wanted`. Heaps are shared, see `heaps`."""
+        """A copy of the rows that are not deferred, or of those flagged in `wanted`. Heaps are shared, see `heaps`."""
         if wanted is None:
             return self.rows(self.begin, self.end)
         return Batch(int(wanted.sum()), {name: column[wanted] for name, column in self.view().items()}, self.heaps)
@@ -109,12 +113,46 @@ class Store:
                 self.hashes[self.end : stop] = hashes
         self.end += batch.length
 
+    def defer(self, batch: Batch) -> None:
+        """As `insert`, for rows that nobody looks for yet: those that belong between many others wait for more of their
+        kind, up to a share of the rows held, so that these are moved a bounded number of times. `settle` inserts them.
+        """
+        if self._heaps or not self._belongs_before_many(batch):
+            self.insert(batch)
+            return
+        # A copy: whoever made the batch may use its memory again.
+        columns = {name: np.array(batch.columns[name]) for name in self.columns}
+        self._deferred.append(Batch(batch.length, columns, {}))
+        self._settle_if_many()
+
+    def settle(self) -> None:
+        """Inserts what was deferred."""
+        waiting, self._deferred = self._deferred, []
+        if waiting:
+            columns = {name: np.concatenate([batch.columns[name] for batch in waiting]) for name in self.columns}
+            self.insert(Batch(sum(batch.length for batch in waiting), columns, {}))
+
+    @property
+    def deferred(self) -> int:
+        """Rows that wait to be inserted."""
+        return sum(batch.length for batch in self._deferred)
+
+    def _belongs_before_many(self, batch: Batch) -> bool:
+        if not batch.length or len(self) < MANY:
+            return False
+        return bool(batch.columns[self.key_name].min() < self.key[self.end - MANY])
+
+    def _settle_if_many(self) -> None:
+        if self.deferred * _SHARE_DEFERRED >= len(self):
+            self.settle()
+
     def evict_before(self, key: int) -> None:
-        """Drops all rows with a key below the given one."""
+        """Drops all rows with a key below the given one; deferred ones once they are inserted."""
         if len(self) and self.key[self.begin] < key:
             self.begin += int(np.searchsorted(self.key[self.begin : self.end], key, side="left"))
             if not len(self):
                 self._clear()
+            self._settle_if_many()
 
     def keep(self, wanted: Array) -> None:
         """Keeps only the rows for which `wanted` (one flag per row) is true."""

@@ -132,3 +132,23 @@ def test_compiled_merging_gives_the_same_rows(seed: int, sizes: list[int]) -> No
                 store.evict_before(int(one.columns["min_ts"].min()) // 2)
             found.append((rows_of(store), store.hashes[store.begin : store.end].tolist()))
     assert found[0] == found[1]
+
+
+@given(st.integers(0, 2**32 - 1), st.lists(st.integers(1, 40), min_size=1, max_size=8), st.integers(0, 3))
+def test_deferred_rows_are_there_once_they_are_settled(seed: int, sizes: list[int], settle_every: int) -> None:
+    rng = np.random.default_rng(seed)
+    batches = [batch(rng.integers(0, 60, size).tolist(), 100 * at) for at, size in enumerate(sizes)]
+    at_once, later = Store(PLAIN, hashed=["a.id"]), Store(PLAIN, hashed=["a.id"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store_module, "MANY", 4)
+        for at, one in enumerate(batches):
+            at_once.insert(one)
+            later.defer(one)
+            assert later.deferred * 4 <= max(4, len(later))
+            assert len(later) + later.deferred == len(at_once)
+            one.columns["a.id"][:] = -1  # whoever made a batch may use its memory again
+            if settle_every and at % settle_every == 0:
+                later.settle()
+        later.settle()
+    assert sorted(rows_of(later)) == sorted(rows_of(at_once))
+    assert [ts for ts, _ in rows_of(later)] == [ts for ts, _ in rows_of(at_once)]
