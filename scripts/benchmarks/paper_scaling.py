@@ -15,7 +15,7 @@ from pathlib import Path
 from cluster.ray_session import ray_session
 from costmodel.capacity import Objective
 from decopa.measure import measure
-from decopa.scale_points import Point, PointStore, gain, measure_points, point_keys
+from decopa.scale_points import Point, PointStore, gain, gain_over, measure_points, point_keys
 from decopa.scale_report import EMULATED, markdown_table, write_plots
 from decopa.scale_test import ScaleSettings, ScaleTest
 from scripts.benchmarks.paper_traces import PaperCase, paper_case
@@ -124,12 +124,11 @@ def report(cases: dict[str, PaperCase], found: dict[str, list[Point]]) -> str:
             measured, predicted = gain(point, mine), gain(point, mine, predicted=True)
             if point.strategy not in COLUMNS or measured is None or predicted is None:
                 continue
-            peer = next((one for one in mine if one.strategy == "hybrid" and one.units == point.units), None)
-            over = f"{point.measured / peer.measured:.3g}x" if peer and point.strategy == "decopa" else ""
+            over = gain_over(point, "hybrid", mine) if point.strategy == "decopa" else None
             printed = cases[name].gains[point.units][COLUMNS[point.strategy]]
             lines.append(
                 f"| {name} | {point.units} | {point.strategy} (emulated) | {measured:.4g}x | {predicted:.4g}x | "
-                f"{measured / predicted - 1:+.1%} | {over} | {printed:g}x |"
+                f"{measured / predicted - 1:+.1%} | {'' if over is None else f'{over:.3g}x'} | {printed:g}x |"
             )
     for name, mine in found.items():
         lines += ["", f"## {name}", "", f"`{' '.join(str(cases[name].query).split())}`", "", markdown_table(mine)]
