@@ -56,6 +56,7 @@ class UnitNode:
         self._inbox = Inbox(self._lanes, deliver=self._deliver, cut=self._cut, attempt=attempt)
         self._on_cut = cut
         self._outbox = Outbox(name, topology, codecs.codec, send=send, policy=policy, clock=clock)
+        self._nothing_waits = True
         self._window_us = plan.query.window_us
         hosting = partial(
             UnitGroup,
@@ -80,7 +81,8 @@ class UnitNode:
     def receive(self, message: Message) -> None:
         """Delivers a message, and those that waited for it, and sends what comes of it."""
         self._inbox.accept(message)
-        self._strings.forget_before(self.watermark_us - 3 * self._window_us)
+        if self._nothing_waits:  # rows in the outbox have their strings in the pool
+            self._strings.forget_before(self.watermark_us - 3 * self._window_us)
 
     def _deliver(self, message: Message) -> None:
         lanes = self._lanes[message.sender]
@@ -95,7 +97,7 @@ class UnitNode:
             assert lane.target is not None
             self._group.accept(lane.target, lane.unit, Channel(lane.side, lane.sender), watermark_us)
         self._group.drain()
-        self._outbox.flush(urgent=message.urgent)
+        self._nothing_waits = self._outbox.flush(urgent=message.urgent)
 
     def _cut(self, number: int) -> None:
         """All that came before the barrier has been worked on: sends it on, with the barrier behind it."""

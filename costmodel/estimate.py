@@ -123,11 +123,12 @@ class Estimator:
 
     def meetings(self) -> dict[Pair, float]:
         """Of the types of any two positions that can stand in one match, in either order."""
-        events, window_us = self._events, self._query.window_us
-        return {
-            (first, second): meeting_ratio(events.ts, events.rows_of(first), events.rows_of(second), window_us)
-            for first, second in type_pairs(self._query)
-        }
+        events, window_us, ordered = self._events, self._query.window_us, _ordered_types(self._query)
+        found = {}
+        for pair in type_pairs(self._query):
+            first, second = map(events.rows_of, pair)
+            found[pair] = meeting_ratio(events.ts, first, second, window_us, ties=pair not in ordered)
+        return found
 
     def measure(self, branch: Query) -> None:
         """Adds the selectivities of an OR-free query."""
@@ -234,18 +235,33 @@ def type_pairs(query: Query) -> list[Pair]:
     return list(dict.fromkeys(either))
 
 
-def meeting_ratio(ts: Ints, first: Ints, second: Ints, window_us: int) -> float:
+def _ordered_types(query: Query) -> set[Pair]:
+    """The types of positions that a match has in some order: equal times do not count for them."""
+    return {
+        types
+        for branch in query.branches
+        for first, second in branch.order_constraints
+        for one, other in [(branch.position(first).type, branch.position(second).type)]
+        for types in ((one, other), (other, one))
+    }
+
+
+def meeting_ratio(ts: Ints, first: Ints, second: Ints, window_us: int, *, ties: bool = False) -> float:
     """How many times as often a second event is later than a first, by a window at most, as at even rates.
 
-    Pairs that the ends of the trace leave out are left out of the comparison, too.
+    `ties` at the same time count half: for pairs in any order, of which there are those of both directions. Pairs that
+    the ends of the trace leave out are left out of the comparison, too.
     """
     span_us = int(ts[-1] - ts[0])
     reach_us = min(window_us, span_us)
     times, partners = ts[first], ts[second]
-    later = np.searchsorted(partners, times + reach_us, side="right") - np.searchsorted(partners, times, side="right")
-    pairs = len(first) * (len(second) - int(np.array_equal(first, second)))  # no event meets itself
+    same = np.searchsorted(partners, times, side="right")
+    met = float((np.searchsorted(partners, times + reach_us, side="right") - same).sum())
+    itself = int(np.array_equal(first, second))  # whom no event meets
+    if ties:
+        met += float((same - np.searchsorted(partners, times) - itself).sum()) / 2
     share = reach_us / span_us
-    return tempered(int(later.sum()), pairs * (share - share**2 / 2))
+    return tempered(met, len(first) * (len(second) - itself) * (share - share**2 / 2))
 
 
 def tempered(found: float, expected: float) -> float:

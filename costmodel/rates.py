@@ -184,6 +184,8 @@ class QueryRates:
         log_rest = math.log(2) + one.log_rest + other.log_rest
         log_rest += self._log_meeting(self._plain(sides[0] | sides[1], formed))
         log_rest -= sum(self._log_meeting(self._plain(side, formed)) for side in sides)
+        if shared := sides[0] & sides[1]:
+            log_rest += self._log_meeting(self._plain(shared, formed))
         return RateFormula(clamped(log_rest), one.positions + other.positions, one.groups + other.groups)
 
     def is_rate_reducing(
@@ -205,6 +207,10 @@ class QueryRates:
         log_rest += sum(self._log_rates[alias] for alias in plain)  # an empty remainder counts as one
         groups = tuple(self._group(alias, plain, kleene, pattern) for alias in kleene)
         return RateFormula(clamped(log_rest), len(plain), groups)
+
+    def log_meeting(self, aliases: Collection[str]) -> float:
+        """The logarithm of how many times as often single events of these positions meet as at even rates."""
+        return self._log_meeting(self._plain(frozenset(aliases), frozenset())) if self._log_meetings else 0.0
 
     def _plain(self, aliases: frozenset[str], closed: frozenset[str]) -> list[str]:
         return positive_aliases(self._pattern(aliases, closed))[0]

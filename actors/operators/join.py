@@ -66,8 +66,7 @@ class JoinLogic:
         self._watermarks[side] = watermark_us
         store = self._stores[1 - side]
         if watermark_us == END_OF_STREAM:
-            store.settle()
-            store.keep(np.zeros(len(store), dtype=np.bool_))
+            store.drop()
         elif watermark_us != NOTHING_YET:
             store.evict_before(watermark_us - self.window_us)
             if self._passed[1 - side] is not None and len(store) > 2 * self._kept[1 - side]:
@@ -75,7 +74,7 @@ class JoinLogic:
                 if live is not None:
                     store.keep(live)
                 self._kept[1 - side] = len(store)
-        return iter(())
+        yield from ()
 
     @property
     def output_watermark_us(self) -> int:

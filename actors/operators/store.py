@@ -22,6 +22,7 @@ _SMALLEST = 1024
 MANY = 4_096
 #: Deferred rows are at most one in so many.
 _SHARE_DEFERRED = 4
+_MOST_DEFERRED_BYTES = 16 * 2**20
 
 
 class Store:
@@ -143,8 +144,15 @@ class Store:
         return bool(batch.columns[self.key_name].min() < self.key[self.end - MANY])
 
     def _settle_if_many(self) -> None:
-        if self.deferred * _SHARE_DEFERRED >= len(self):
+        """Few enough to stay out of the memory that is accounted for, whatever is held or has been spilled."""
+        waiting = sum(batch.nbytes for batch in self._deferred)
+        if self.deferred * _SHARE_DEFERRED >= len(self) or waiting > _MOST_DEFERRED_BYTES:
             self.settle()
+
+    def drop(self) -> None:
+        """Forgets all rows."""
+        self._deferred = []
+        self._clear()
 
     def evict_before(self, key: int) -> None:
         """Drops all rows with a key below the given one; deferred ones once they are inserted."""

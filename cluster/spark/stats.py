@@ -203,12 +203,13 @@ class _Measurement:
         if windows < _LEAST_WINDOWS:
             return {}
         n = F.col("count").cast("double")
-        earlier = counted.select(F.col(_TYPE).alias("first"), F.col(_WINDOW).alias("at"), n.alias("firsts"))
-        later = counted.select(F.col(_TYPE).alias("second"), F.col(_WINDOW).alias("then"), n.alias("seconds"))
-        near = F.col("then").between(F.col("at"), F.col("at") + 1)
+        at = F.col(_WINDOW)
+        near = F.explode(F.array(at, at + 1)).alias("then")  # the same window and the next, as an equality
+        earlier = counted.select(F.col(_TYPE).alias("first"), at.alias("at"), n.alias("firsts"), near)
+        later = counted.select(F.col(_TYPE).alias("second"), at.alias("then"), n.alias("seconds"))
         alike = (F.col("first") == F.col("second")) & (F.col("then") == F.col("at"))  # no event meets itself
         pairs = F.col("firsts") * (F.col("seconds") - alike.cast("double")) / 2
-        rows = earlier.join(later, near).groupBy("first", "second").agg(F.sum(pairs)).collect()
+        rows = earlier.join(later, "then").groupBy("first", "second").agg(F.sum(pairs)).collect()
         met = {(row[0], row[1]): float(row[2]) for row in rows}
         found = {}
         for first, second in itertools.product(counts, repeat=2):

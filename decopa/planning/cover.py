@@ -46,6 +46,8 @@ class JoinCover:
             space.rates.formula(self.sub_query(mask).aliases, ()) for mask in range(1, 1 << len(aliases))
         ]
         self._log_at_1 = np.array([0.0] + [one.log_at() for one in self._formulas[1:] if one is not None])
+        masks = range(1, 1 << len(aliases))
+        self._log_meetings = np.array([0.0] + [space.rates.log_meeting(self.sub_query(mask).aliases) for mask in masks])
 
     def sub_query(self, mask: int) -> SubQuery:
         return SubQuery(frozenset(alias for bit, alias in enumerate(self.aliases) if mask >> bit & 1))
@@ -63,7 +65,9 @@ class JoinCover:
         log_rates, log_factor = self._log_rates(log_scaling)
         for level in self._levels:
             matches = np.repeat(log_rates[level.wholes], level.pairs_per_set)
-            needed = self._units(log_rates[level.left], log_rates[level.right], matches, log_factor)
+            needed = self._units(
+                log_rates[level.left], log_rates[level.right], matches, self._log_met(level), log_factor
+            )
             total = (units[level.left] + units[level.right] + needed).reshape(-1, level.pairs_per_set)
             best = np.argmin(total, axis=1)
             rows = np.arange(len(best))
@@ -96,11 +100,17 @@ class JoinCover:
         rates = [one.log_at(log_scaling) for one in self._formulas[1:] if one is not None]
         return np.array([0.0, *rates]), 0.0
 
-    def _units(self, left: Any, right: Any, matches: Any, log_factor: float) -> npt.NDArray[np.float64]:
+    def _log_met(self, level: _Level) -> npt.NDArray[np.float64]:
+        """How many times as often the two sides meet as at even rates, as in `QueryRates.met`."""
+        known = self._log_meetings
+        whole = np.repeat(known[level.wholes], level.pairs_per_set)
+        return np.asarray(whole - known[level.left] - known[level.right] + known[level.left & level.right])
+
+    def _units(self, left: Any, right: Any, matches: Any, met: Any, log_factor: float) -> npt.NDArray[np.float64]:
         """Units of each join: enough for its comparisons, and for its ingestion with the larger input dealt out."""
         capacity = self.capacity
         larger, smaller = np.maximum(left, right), np.minimum(left, right)
-        compared = _shares(math.log(2) + left + right + log_factor, capacity.max_comparisons)
+        compared = _shares(math.log(2) + left + right + met + log_factor, capacity.max_comparisons)
         dealt = _shares(larger + log_factor, capacity.max_ingestion)
         room = 1 - _shares(smaller + log_factor, capacity.max_ingestion)
         if capacity.objective is Objective.BUSY:  # all of it comes out of the same time

@@ -302,3 +302,23 @@ def test_plans_are_priced_with_what_meets(times: float) -> None:
     even = price_plan(plan, replace(known, meetings={}), Capacity(1e9, 1e9)).operators
     for one in even:
         assert compared[one.operator.name] == pytest.approx(times * one.comparisons)
+
+
+def test_events_at_the_same_time_meet_in_any_order_but_not_in_a_sequence() -> None:
+    rows = [(second * 1_000_000, kind) for second in range(2_000) for kind in "AB"]
+    trace = table_of([{"id": at, "ts": ts, "type": kind, "x": 0} for at, (ts, kind) in enumerate(rows)])
+    for text, matches in (("PATTERN AND(A a, B b) WITHIN 500 ms", 2_000), ("PATTERN SEQ(A a, B b) WITHIN 500 ms", 0)):
+        query, known = parse(text), measured(text, trace).statistics
+        expected = QueryRates(query, known, ENGINE).rate(query.aliases) * 2_000 / 0.5
+        assert expected == pytest.approx(matches, rel=0.05, abs=30)
+
+
+@pytest.mark.parametrize("sides", [("ab", "cd"), ("ab", "bcd"), ("abc", "bcd")])
+def test_bursts_never_make_a_join_cheaper(sides: tuple[str, str]) -> None:
+    query = parse("PATTERN SEQ(A a, B b, C c, D d) WITHIN 10 ms")
+    pairs = dict.fromkeys(itertools.permutations("ABCD", 2), 10.0)
+    known = Statistics(10_000, dict.fromkeys("ABCD", 100.0), meetings=pairs)
+    rates = QueryRates(query, known)
+    met = rates.met(*sides, ())
+    assert met is not None
+    assert met.at() >= 2 * rates.rate(sides[0]) * rates.rate(sides[1]) * (1 - 1e-9)
