@@ -112,7 +112,8 @@ def report(cases: dict[str, PaperCase], found: dict[str, list[Point]]) -> str:
         "made up from them, because the recovered traces lack types of four of the six queries. Predictions are those "
         "of the model nearest to the engine for the same plan, which meets each pair once and in order, where the "
         "paper's formulas count it twice and in any order: so printed gains and ours differ by more than noise, and "
-        "the printed ones come from formulas, too.",
+        "the printed ones come from formulas, too. What the planner reaches under those formulas is in "
+        "[the experiments' report](../../experiments/report.md).",
         "",
         f"{len(points)} points; rate within {WITHIN:.0%} of the prediction at {within} of {len(errors)}.",
         "",
