@@ -21,6 +21,8 @@ _GAP = "  "
 _NARROWEST = 16
 _BOLD, _DIM, _RED, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[1;31m", "\x1b[0m"
 BOTTLENECK = "<- bottleneck"
+#: The share of a run from which on its busiest unit was what limited it.
+_ALWAYS_BUSY = 0.9
 _FIGURES = ("ingested", "comparisons", "matches")
 _KINDS = ("predicted", "measured", "error")
 
@@ -177,10 +179,14 @@ class Sustainable:
     rate: float
     limited_by: str
 
-    def text(self, measured: float) -> str:
-        """Against a run that went as fast as it could."""
-        error = error_text(Total(self.rate).error(measured))
-        return f"{self.rate:,.0f} events/s predicted, limited by {self.limited_by}; {measured:,.0f} measured ({error})"
+    def text(self, measured: float, busiest: float) -> str:
+        """Against a run that went as fast as it could; its rate is that of the units only if one was busy throughout."""
+        predicted = f"{self.rate:,.0f} events/s predicted, limited by {self.limited_by}"
+        if busiest < _ALWAYS_BUSY:
+            return (
+                f"{predicted}; not reached, something else was the limit: no unit was busy more than {percent(busiest)}"
+            )
+        return f"{predicted}; {measured:,.0f} measured ({error_text(Total(self.rate).error(measured))})"
 
 
 def figures(
@@ -198,7 +204,8 @@ def figures(
         rate = f" ({result.events / result.seconds:,.0f} events/s{faster})"
         lines.append(("time", f"{result.seconds:.2f} s{rate}{', emulated' if emulated else ''}"))
         if sustainable is not None and not paced:
-            lines.append(("sustainable", sustainable.text(result.events / result.seconds)))
+            busiest = max((report.busiest for report in result.operators), default=0.0)
+            lines.append(("sustainable", sustainable.text(result.events / result.seconds, busiest)))
     if emulated:
         lines.append(("emulated", f"each unit takes as long as one of {emulated}; times are not this machine's"))
     spilled = max(result.operators, key=lambda report: report.most_spilled_bytes, default=None)

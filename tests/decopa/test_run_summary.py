@@ -190,9 +190,13 @@ def test_figures_say_how_fast_and_how_late() -> None:
 
 def test_a_run_at_full_speed_is_held_against_the_rate_that_is_predicted() -> None:
     result, _ = counted(JOINS)
-    timed, expected = replace(result, seconds=2.0), Sustainable(12_000.0, "q/o5/0")
+    expected = Sustainable(12_000.0, "q/o5/0")
+    busy, idle = (tuple(replace(one, busiest=share) for one in result.operators) for share in (0.97, 0.5))
+    timed = replace(result, seconds=2.0, operators=busy)
     told = "12,000 events/s predicted, limited by q/o5/0; 10,000 measured (+20 %)"
     assert dict(figures(timed, sustainable=expected))["sustainable"] == told
+    elsewhere = dict(figures(replace(timed, operators=idle), sustainable=expected))["sustainable"]
+    assert elsewhere.endswith("something else was the limit: no unit was busy more than 50 %")
     assert "sustainable" not in dict(figures(timed, sustainable=expected, paced=True))
 
 
