@@ -52,6 +52,8 @@ class RayRuntime:
             session = Session(deployment, progress)
             session.await_actors()
             session.recorder = recorder
+            if recorder is not None:
+                recorder.look(deployment, 0)  # curves begin at nothing
             started = time.perf_counter()
             for block in self._source.feed_blocks(self._attributes):
                 if block is None:

@@ -180,7 +180,7 @@ class Sustainable:
     limited_by: str
 
     def text(self, measured: float, busiest: float) -> str:
-        """Against a run that went as fast as it could; its rate is that of the units only if one was busy throughout."""
+        """Against a run that went as fast as it could, if a unit was busy throughout."""
         predicted = f"{self.rate:,.0f} events/s predicted, limited by {self.limited_by}"
         if busiest < _ALWAYS_BUSY:
             return (
