@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from costmodel.capacity import Capacity
 from decopa.errors import DeployError
-from shuffler.outbox import FlushPolicy
-from shuffler.pacing import Replay
+from shuffler.exchange.outbox import FlushPolicy
+from shuffler.source.pacing import Replay
 
 PLACEMENTS = ("SPREAD", "PACK", "STRICT_SPREAD", "STRICT_PACK")
 #: Messages that may be on their way to one receiver; at two, one is worked on while the next one arrives.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-from costmodel.documents import check_fields, number, read_document, value_of_kind
+from decopa.documents import check_fields, number, read_document, value_of_kind
 from decopa.errors import StatisticsError
 from decopa.query.names import duration_text
 from decopa.query.query import MAX_WINDOW_US

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Literal
 from cluster.spark.blocks import Block, BlockReader, disorder_of, fetched_blocks, ids_increase, release
 from cluster.spark.failures import failing_as_trace_error
 from decopa.errors import TraceError, did_you_mean
-from shuffler.checks import Survey, TraceColumns
-from shuffler.readers import CSV_SUFFIXES, JSON_SUFFIXES, PARQUET_SUFFIXES
-from shuffler.source import TraceSource
+from shuffler.rows.events import TraceColumns
+from shuffler.source.checks import Survey
+from shuffler.source.readers import CSV_SUFFIXES, JSON_SUFFIXES, PARQUET_SUFFIXES
+from shuffler.source.trace import TraceSource
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -253,8 +254,8 @@ def _partitions_kept(spark: SparkSession) -> Iterator[None]:
 def _read_csv(spark: SparkSession, path: str, columns: TraceColumns) -> DataFrame:
     """Types are settled over the whole file, except that event types are text; broken rows raise when read.
 
-    An empty cell is a missing value and `""` an empty string, as in `shuffler.readers`; Spark tells them apart if the
-    mark for missing values is one that no cell has.
+    An empty cell is a missing value and `""` an empty string, as in `shuffler.source.readers`; Spark tells them apart
+    if the mark for missing values is one that no cell has.
     """
     from pyspark.sql.types import StringType, StructField, StructType
 

@@ -21,7 +21,7 @@ from costmodel.rates import QueryRates, RateFormula, RateModel, is_rate_reducing
 from costmodel.statistics import Statistics
 from costmodel.throughput import AssignedOperator, Reading, is_sustainable, largest_scaling, units_needed
 from costmodel.time_order import TimeOrder
-from decopa.query.parser import parse
+from decopa.language.text.parser import parse
 from decopa.query.pattern import And, EventRef, Kleene, Pattern, Seq
 from decopa.query.query import Query
 from tests.support.shared import decopa_entries, decopa_entry, needs_golden

@@ -6,7 +6,7 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 import decopa
-from actors.jit import interpreted
+from actors.columnar.jit import interpreted
 from costmodel.capacity import Capacity
 from costmodel.statistics import Statistics
 from decopa.planning.planner import STRATEGIES, plan_workload
