@@ -14,6 +14,7 @@ from actors.group import Limits
 from actors.reports import OperatorReport
 from actors.sink import MatchSink
 from cluster.pipeline import Pipeline
+from decopa.choices import Order
 from decopa.planning.plan import Plan
 from decopa.planning.validate import check_structure
 from decopa.query.binding import bind
@@ -27,7 +28,7 @@ DEFAULT_BATCH_SIZE = 65_536
 class LocalRuntime:
     """Runs every query of a plan over one pass of the source.
 
-    `ordered` puts matches in canonical order as the run goes on; without it that is left to `MatchSink.table`.
+    Matches are put in `order` as the run goes on.
     """
 
     def __init__(
@@ -38,17 +39,17 @@ class LocalRuntime:
         batch_size: int = DEFAULT_BATCH_SIZE,
         limits: Limits | None = None,
         interleaving: random.Random | None = None,
-        ordered: bool = True,
+        order: Order = Order.CANONICAL,
     ) -> None:
         check_structure(plan)
-        self._ordered = ordered
         self._source, self._batch_size = source, batch_size
         limits = limits or Limits()
         bounds = [bind(part.query, source.schema) for part in plan.parts]
         self._attributes = needed_attributes(bounds, source.schema)
         self._windows_us = max((bound.query.window_us for bound in bounds), default=0)
         self._pipelines = [
-            Pipeline(part, bound, source, limits, interleaving) for part, bound in zip(plan.parts, bounds, strict=True)
+            Pipeline(part, bound, source, limits, interleaving, order)
+            for part, bound in zip(plan.parts, bounds, strict=True)
         ]
         self.events = 0
 
@@ -57,8 +58,7 @@ class LocalRuntime:
         for events in self._source.batches(self._attributes, self._batch_size):
             for pipeline in self._pipelines:
                 pipeline.feed(events)
-                if self._ordered:
-                    pipeline.sink.settle(pipeline.output_watermark_us)
+                pipeline.sink.settle(pipeline.output_watermark_us)
             self.events += len(events)
             # Twice the window is the latest that a match can still be on its way, held back by a NOT at its end.
             self._source.strings.forget_before(int(events.ts[-1]) - 3 * self._windows_us)

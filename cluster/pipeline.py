@@ -10,6 +10,7 @@ from actors.group import Limits, UnitGroup
 from actors.reports import OperatorReport, operator_report, unit_reports
 from actors.sink import MatchSink, check_limit
 from actors.unit import Channel
+from decopa.choices import Order
 from decopa.planning.plan import QueryPlan
 from decopa.query.binding import BoundQuery
 from shuffler.routing.feeder import LeafFeeder
@@ -30,10 +31,11 @@ class Pipeline:
         source: TraceSource,
         limits: Limits,
         interleaving: random.Random | None,
+        order: Order = Order.CANONICAL,
     ) -> None:
         self._plan, self._limits = plan, limits
         code_of, routing = source.strings.pin, RoutingTable(plan)
-        self.sink = MatchSink(bound, layout_of(bound, plan.root.sub_query), source.format, source.strings)
+        self.sink = MatchSink(bound, layout_of(bound, plan.root.sub_query), source.format, source.strings, order)
         self._feeder = LeafFeeder(plan, bound, code_of, routing=routing)
         self._groups = [
             UnitGroup(

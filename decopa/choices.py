@@ -38,6 +38,19 @@ class Objective(Enum):
     BUSY = "busy"
 
 
+class Order(Enum):
+    """The order of the matches in a result.
+
+    `CANONICAL`: by end, start, then event ids in query order: the same rows in the same order under any plan, on any
+    number of units. `END`: by end; matches that end together come in any order. `ANY`: as they are found.
+    """
+
+    CANONICAL = "canonical"
+    END = "end"
+    ANY = "any"
+
+
+ORDERS = tuple(order.value for order in Order)
 READINGS = tuple(reading.value for reading in Reading)
 OBJECTIVES = tuple(objective.value for objective in Objective)
 

@@ -45,6 +45,9 @@ class OperatorLogic(Protocol):
     """
 
     counters: Counters
+    #: The side whose rows end the matches they are part of, if there is one. Matches come in the order of their ends if
+    #: its rows come in time order and after all those of the other side that they may meet; nothing else depends on it.
+    late_side: int | None
 
     def on_batch(self, side: int, batch: Batch) -> Iterator[Batch]: ...
 

@@ -21,6 +21,7 @@ class KleeneUnaryLogic:
         source = spec.plan.inputs(spec.operator)[0].sub_query
         self._closure = Closure(spec, source, self.counters)
         self._watermark = NOTHING_YET
+        self.late_side: int | None = None
 
     def on_batch(self, side: int, batch: Batch) -> Iterator[Batch]:
         yield from self._closure.extend(batch)
@@ -57,7 +58,7 @@ class KleeneBinaryLogic:
         families = row_sets(spec.plan, spec.operator)[FAMILIES]
         self._rest_side = families.side
         self._join = JoinLogic(spec, families.sub_query)
-        self.counters = self._join.counters
+        self.counters, self.late_side = self._join.counters, self._join.late_side
         self._closure = Closure(spec, families.sub_query, self.counters)
 
     def on_batch(self, side: int, batch: Batch) -> Iterator[Batch]:

@@ -34,7 +34,9 @@ class NegationLogic:
         bound, query = spec.bound, spec.bound.query
         self.window_us = query.window_us
         inputs = [Side.of(bound, source.sub_query) for source in spec.plan.inputs(spec.operator)]
+        # Positive matches that come after what may block them are decided at once and in order.
         self._positive_side = row_sets(spec.plan, spec.operator)[PENDING].side
+        self.late_side: int | None = self._positive_side
         positive, negated = inputs[self._positive_side], inputs[1 - self._positive_side]
         order = query.order_constraints
         self.negation = next(n for n in query.negations if n.aliases == negated.sub_query.aliases)

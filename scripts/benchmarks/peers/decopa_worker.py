@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import decopa
 from actors.group import Limits
 from cluster.local import DEFAULT_BATCH_SIZE, LocalRuntime
+from decopa.choices import Order
 from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan
 from scripts.benchmarks.peers.job import Job, Outcome, worker
@@ -69,7 +70,13 @@ def rare_first(query: SequenceQuery, trace: pa.Table) -> Plan:
 def run_local(plan: Plan, trace: pa.Table, batch_size: int = DEFAULT_BATCH_SIZE, *, in_order: bool = False) -> Outcome:
     """`in_order` makes an Arrow table in canonical order of the matches, as `decopa.run` and the Ray runtime do."""
     began = time.perf_counter()
-    runtime = LocalRuntime(plan, open_trace(trace), limits=UNLIMITED, ordered=in_order, batch_size=batch_size)
+    runtime = LocalRuntime(
+        plan,
+        open_trace(trace),
+        limits=UNLIMITED,
+        order=Order.CANONICAL if in_order else Order.ANY,
+        batch_size=batch_size,
+    )
     runtime.run()
     (sink,) = runtime.sinks
     table = sink.table() if in_order else None
