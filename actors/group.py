@@ -73,7 +73,7 @@ class UnitGroup:
     What goes to a unit elsewhere, and what the root finds, is handed to `outside`. Normally the message nearest to the
     root is delivered first, which keeps queues short and batches in the processor's cache; messages for the side of a
     join that ends its matches wait for those of the other side. With `interleaving` the next channel is drawn at
-    random instead.
+    random instead. With `counting` the root hands over how many matches it finds instead of the matches.
     """
 
     def __init__(
@@ -88,6 +88,7 @@ class UnitGroup:
         hosted: Collection[tuple[str, int]] | None = None,
         copy: int = 0,
         interleaving: random.Random | None = None,
+        counting: bool = False,
     ) -> None:
         self._plan, self._bound, self._limits = plan, bound, limits
         self._outside, self._interleaving = outside, interleaving
@@ -104,7 +105,10 @@ class UnitGroup:
                 if hosted is None or (operator.name, number) in hosted
             ]
             if operator.inputs and numbers:
-                self._add_units(operator, numbers, OperatorSpec(bound, plan, operator, code_of), routing)
+                # Copies of a sliced plan have to look at matches to tell which are theirs.
+                counted = counting and operator == plan.root and plan.slices == 1
+                spec = OperatorSpec(bound, plan, operator, code_of, counting=counted)
+                self._add_units(operator, numbers, spec, routing)
         # Nearest to the root first; plan order among equals.
         self._by_depth = sorted(self._inboxes.values(), key=lambda inbox: inbox.depth)
 

@@ -23,7 +23,9 @@ from actors.group import Limits
 from actors.latency import LatencySummary
 from actors.metrics import SinkMetrics, UnitMetrics
 from actors.node import SinkNode, UnitNode
+from actors.outlet import Outcome, OutletSpec, outcome_of
 from actors.reports import UnitReport
+from actors.sink import MatchSink
 from decopa.planning.plan import Rule
 from shuffler.exchange.channel import Message
 from shuffler.exchange.node import Marks
@@ -61,6 +63,7 @@ class UnitSetup:
     metrics: bool = True
     store: StateStore | None = None
     state: bytes | None = None
+    outlet: OutletSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,7 @@ class UnitShell(Shell):
                 attempt=setup.attempt,
                 cut=self._cut,
                 state=setup.state,
+                outlet=setup.outlet,
             )
             if self._emulation is not None:
                 self._emulation.begin(self._node.reports())
@@ -123,6 +127,11 @@ class UnitShell(Shell):
         """Returns when everything that was sent has been received and worked on."""
         with self.working():
             self._links.wait_for_all()
+
+    def outcome(self) -> Outcome | None:
+        """What the root units in here have found, if they keep it."""
+        with self.working():
+            return self._node.outcome
 
     @ray.method(concurrency_group=CONTROL)
     def stored(self, number: int) -> Any:
@@ -192,6 +201,7 @@ class SinkSetup:
     limits: Limits
     attempt: int = 0
     metrics: bool = True
+    outlet: OutletSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,8 +227,10 @@ class Sink(Shell):
                 clock=time.time,
                 attempt=setup.attempt,
                 cut=self._cuts.put,
+                outlet=setup.outlet,
             )
-            self._node.sink.warm_up()
+            if isinstance(self._node.sink, MatchSink):
+                self._node.sink.warm_up()
         self._metrics = Publisher(SinkMetrics(self._node).show) if setup.metrics else None
 
     def deliver(self, message: Message) -> None:
@@ -231,10 +243,10 @@ class Sink(Shell):
         with self.working():
             self._node.mark(marks)
 
-    def take(self) -> pa.Table:
-        """The matches that came since the last call, in canonical order."""
+    def take(self) -> Outcome:
+        """The matches that came since the last call, in order, or what became of them."""
         with self.working():
-            return self._node.sink.take()
+            return outcome_of(self._node.sink)
 
     @ray.method(concurrency_group=CONTROL)
     def matches_before(self, number: int) -> pa.Table:

@@ -87,6 +87,11 @@ class MatchSink:
                 self._open.append(run.take(slice(final, None)))
                 self._waiting += len(run) - final
 
+    def release(self) -> list[pa.RecordBatch]:
+        """The matches that have their final place, which are forgotten here."""
+        settled, self._settled = self._settled, []
+        return settled
+
     def table(self) -> pa.Table:
         """All matches in order; the canonical one is by end, start, then event ids in query order."""
         runs = self._ordered(grouped(self._open))

@@ -11,10 +11,9 @@ import random
 from collections.abc import Callable
 
 from actors.group import Limits
+from actors.outlet import Outcome, OutletSpec, outcome_of
 from actors.reports import OperatorReport
-from actors.sink import MatchSink
-from cluster.pipeline import Pipeline
-from decopa.choices import Order
+from cluster.pipeline import TABLE, Pipeline
 from decopa.planning.plan import Plan
 from decopa.planning.validate import check_structure
 from decopa.query.binding import bind
@@ -28,7 +27,7 @@ DEFAULT_BATCH_SIZE = 65_536
 class LocalRuntime:
     """Runs every query of a plan over one pass of the source.
 
-    Matches are put in `order` as the run goes on.
+    `outlet` says what becomes of matches: a table, unless it is told otherwise.
     """
 
     def __init__(
@@ -39,7 +38,7 @@ class LocalRuntime:
         batch_size: int = DEFAULT_BATCH_SIZE,
         limits: Limits | None = None,
         interleaving: random.Random | None = None,
-        order: Order = Order.CANONICAL,
+        outlet: OutletSpec = TABLE,
     ) -> None:
         check_structure(plan)
         self._source, self._batch_size = source, batch_size
@@ -48,29 +47,41 @@ class LocalRuntime:
         self._attributes = needed_attributes(bounds, source.schema)
         self._windows_us = max((bound.query.window_us for bound in bounds), default=0)
         self._pipelines = [
-            Pipeline(part, bound, source, limits, interleaving, order)
-            for part, bound in zip(plan.parts, bounds, strict=True)
+            Pipeline(part, query_plan, bound, source, limits, interleaving, outlet)
+            for part, (query_plan, bound) in enumerate(zip(plan.parts, bounds, strict=True))
         ]
         self.events = 0
 
     def run(self, progress: Callable[[int, int], None] | None = None) -> None:
         """Reads the source to its end; `progress(events, matches)` is called after every batch."""
+        try:
+            self._run(progress)
+        except BaseException:
+            for pipeline in self._pipelines:
+                pipeline.abandon()
+            raise
+
+    def _run(self, progress: Callable[[int, int], None] | None) -> None:
         for events in self._source.batches(self._attributes, self._batch_size):
             for pipeline in self._pipelines:
                 pipeline.feed(events)
-                pipeline.sink.settle(pipeline.output_watermark_us)
+                pipeline.settle()
             self.events += len(events)
             # Twice the window is the latest that a match can still be on its way, held back by a NOT at its end.
             self._source.strings.forget_before(int(events.ts[-1]) - 3 * self._windows_us)
             if progress is not None:
-                progress(self.events, sum(pipeline.sink.rows for pipeline in self._pipelines))
+                progress(self.events, sum(pipeline.taker.rows for pipeline in self._pipelines))
         for pipeline in self._pipelines:
             pipeline.finish()
 
     @property
-    def sinks(self) -> list[MatchSink]:
-        """The matches of each OR-free query, in the plan's order."""
-        return [pipeline.sink for pipeline in self._pipelines]
+    def outcomes(self) -> list[Outcome]:
+        """What became of the matches of each OR-free query, in the plan's order."""
+        return [outcome_of(pipeline.taker) for pipeline in self._pipelines]
+
+    @property
+    def matches(self) -> int:
+        return sum(pipeline.taker.rows for pipeline in self._pipelines)
 
     @property
     def state_bytes(self) -> int:

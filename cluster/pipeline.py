@@ -1,4 +1,4 @@
-"""One OR-free query in one process: events in, matches in the sink."""
+"""One OR-free query in one process: events in, matches out."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ from collections.abc import Iterator
 from functools import partial
 
 from actors.group import Limits, UnitGroup
+from actors.outlet import OutletSpec, taker_of
+from actors.parts import PartSink
 from actors.reports import OperatorReport, operator_report, unit_reports
 from actors.sink import MatchSink, check_limit
 from actors.unit import Channel
-from decopa.choices import Order
 from decopa.planning.plan import QueryPlan
 from decopa.query.binding import BoundQuery
 from shuffler.routing.feeder import LeafFeeder
 from shuffler.routing.table import END_OF_STREAM, NOTHING_YET, Delivery, RoutingTable
 from shuffler.rows.batch import Batch
 from shuffler.rows.events import EventBatch
-from shuffler.rows.layout import layout_of
 from shuffler.source.trace import TraceSource
+
+TABLE = OutletSpec()
 
 
 class Pipeline:
@@ -26,16 +28,17 @@ class Pipeline:
 
     def __init__(
         self,
+        part: int,
         plan: QueryPlan,
         bound: BoundQuery,
         source: TraceSource,
         limits: Limits,
         interleaving: random.Random | None,
-        order: Order = Order.CANONICAL,
+        outlet: OutletSpec = TABLE,
     ) -> None:
         self._plan, self._limits = plan, limits
         code_of, routing = source.strings.pin, RoutingTable(plan)
-        self.sink = MatchSink(bound, layout_of(bound, plan.root.sub_query), source.format, source.strings, order)
+        self.taker = taker_of(outlet, plan, bound, source.format, source.strings, limits, str(part))
         self._feeder = LeafFeeder(plan, bound, code_of, routing=routing)
         self._groups = [
             UnitGroup(
@@ -47,6 +50,7 @@ class Pipeline:
                 outside=partial(self._outside, copy),
                 copy=copy,
                 interleaving=interleaving,
+                counting=outlet.counts_only(bound.query),
             )
             for copy in range(plan.slices)
         ]
@@ -60,6 +64,16 @@ class Pipeline:
 
     def finish(self) -> None:
         self._deliver(self._feeder.advance(END_OF_STREAM))
+        self.taker.settle(END_OF_STREAM)
+
+    def settle(self) -> None:
+        """Lets go of matches that are final."""
+        self.taker.settle(self.output_watermark_us)
+
+    def abandon(self) -> None:
+        """Lets go of files, after a failure."""
+        if isinstance(self.taker, PartSink):
+            self.taker.abandon()
 
     @property
     def output_watermark_us(self) -> int:
@@ -89,5 +103,6 @@ class Pipeline:
         if not isinstance(delivery.content, Batch):
             self._watermarks[copy, delivery.sender] = delivery.content
         else:
-            self.sink.add(delivery.content)
-            check_limit(self.sink.rows, self._limits.max_matches, self._plan.text(self._plan.root))
+            self.taker.add(delivery.content)
+            if isinstance(self.taker, MatchSink):
+                check_limit(self.taker.rows, self._limits.max_matches, self._plan.text(self._plan.root))

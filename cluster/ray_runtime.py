@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
-import pyarrow as pa
-
 from actors.group import Limits
 from actors.latency import LatencySummary
+from actors.outlet import Outcome, OutletSpec
 from actors.ray_unit import UnitStatus
 from actors.reports import OperatorReport, operator_report
 from cluster.deployment import Deployment
@@ -26,9 +25,9 @@ from shuffler.routing.topology import Topology
 
 @dataclass(frozen=True)
 class RayRun:
-    """What a run found and what it took; `matches` has a table for each part of the plan."""
+    """What a run found and what it took; `matches` has a table, figures or files for each part of the plan."""
 
-    matches: tuple[pa.Table, ...]
+    matches: tuple[Outcome, ...]
     events: int
     seconds: float
     operators: tuple[OperatorReport, ...]
@@ -40,15 +39,20 @@ class RayRun:
 class RayRuntime:
     """Runs every query of a plan over one pass of the source, on the Ray that this program is connected to."""
 
-    def __init__(self, plan: Plan, source: BlockSource, *, limits: Limits, options: RayOptions) -> None:
+    def __init__(
+        self, plan: Plan, source: BlockSource, *, limits: Limits, options: RayOptions, outlet: OutletSpec | None = None
+    ) -> None:
         check_structure(plan)
+        self._outlet = outlet
         self._source, self._limits, self._options = source, limits, options
         self.topology = Topology(plan, options.shufflers)
         schema = source.format.schema
         self._attributes = needed_attributes([bind(part.query, schema) for part in plan.parts], schema)
 
     def run(self, progress: Progress | None = None, recorder: Recorder | None = None) -> RayRun:
-        with Deployment(self.topology, self._source.format, self._limits, self._options) as deployment:
+        with Deployment(
+            self.topology, self._source.format, self._limits, self._options, outlet=self._outlet
+        ) as deployment:
             session = Session(deployment, progress)
             session.await_actors()
             session.recorder = recorder
@@ -64,7 +68,7 @@ class RayRuntime:
             if recorder is not None:
                 recorder.look(deployment, session.events, last=True)
             report = run_report(deployment, session, time.perf_counter() - started)
-            return replace(report, matches=session.take())
+            return replace(report, matches=session.outcomes())
 
 
 def run_report(deployment: Deployment, session: Session, seconds: float) -> RayRun:

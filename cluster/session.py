@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from actors.outlet import Outcome, joined
 from cluster.deployment import Deployment
 from cluster.feeding import FeedBlock
 from shuffler.exchange.node import ReplayStart
@@ -112,6 +113,16 @@ class Session:
     def take(self) -> tuple[pa.Table, ...]:
         """The matches that came since the last call, a table for each part of the plan."""
         return tuple(self._ask(sink.take, name) for name, sink in self._deployment.sinks.items())
+
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """What became of the matches of each part of the plan, in its sink and in its root units."""
+        topology = self._deployment.topology
+        found: list[list[Outcome]] = [[outcome] for outcome in self.take()]
+        for process in topology.units:
+            root = topology.plan.parts[process.part].root.name
+            if not isinstance(found[process.part][0], pa.Table) and any(name == root for name, _ in process.units):
+                found[process.part].append(self._ask(self._deployment.units[process.name].outcome, process.name))
+        return tuple(joined(outcomes) for outcomes in found)
 
     def _ask(self, method: Any, name: str) -> Any:
         call = method.remote()

@@ -17,7 +17,9 @@ import numpy as np
 from actors.columnar import jit
 from actors.columnar.output import CHUNK, Counters, OutputBlocks
 from actors.columnar.pair_writer import PairWriter
-from actors.columnar.probe_source import PROBE_HELPERS, Form, probe_source
+from actors.columnar.probe_helpers import PROBE_HELPERS
+from actors.columnar.probe_loops import Form
+from actors.columnar.probe_source import probe_source
 from actors.columnar.store import Store
 from shuffler.rows.batch import Array, Batch, Indices
 from shuffler.rows.hashing import hash_columns
@@ -25,7 +27,7 @@ from shuffler.rows.hashing import hash_columns
 
 @dataclass
 class ProbeKernel:
-    """A compiled probe: `matches` for joins, `any_match` for negation.
+    """A compiled probe: `matches` or `count` for joins, `any_match` for negation, as its form says.
 
     `equal` lists (probe column, store column) that must be equal and are looked up in the hash index.
     """
@@ -40,7 +42,7 @@ class ProbeKernel:
     _scratch: tuple[Indices, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
-        assert (self.output is None) == (self.form is Form.EXISTS)
+        assert (self.output is None) == (self.form in (Form.EXISTS, Form.COUNT))
         self._source = probe_source(self.writer, self.form, hashed=bool(self.equal))
         self._constants = self.writer.constants.arrays(self.code_of)
 
@@ -72,6 +74,13 @@ class ProbeKernel:
                 yield found, {name: column[:found] for name, column in columns.items()}
             elif row < batch.length:  # one probe row alone has more candidates than there is room for
                 self._room = 2 * max(self._room, int(wanted))
+
+    def count(self, batch: Batch, store: Store, counters: Counters) -> int:
+        """How many matches rows of the batch make with stored rows."""
+        call, arguments = self._prepare(batch, store)
+        total, compared = call(0, batch.length, *arguments)
+        counters.comparisons += int(compared)
+        return int(total)
 
     def any_match(self, batch: Batch, store: Store, counters: Counters) -> Array:
         """For each row of the batch, whether any stored row fulfils all conditions."""

@@ -23,6 +23,8 @@ class OperatorSpec:
     #: The code of a string constant in the columns that this unit sees.
     code_of: Callable[[str], int]
     memory: StateMemory = field(default_factory=StateMemory)
+    #: Matches are not asked for, only their number: batches that are yielded have a length and no columns.
+    counting: bool = False
 
 
 @dataclass(frozen=True)

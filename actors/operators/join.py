@@ -9,7 +9,7 @@ import numpy as np
 from actors.columnar.output import BLOCK, CHUNK, Counters, OutputBlocks
 from actors.columnar.pair_writer import PairWriter, Side
 from actors.columnar.probe import ProbeKernel
-from actors.columnar.probe_source import Form
+from actors.columnar.probe_loops import Form
 from actors.columnar.store import Store
 from actors.operators.base import LogicState, OperatorSpec
 from actors.operators.pairing import Pairing, write_pairing
@@ -35,9 +35,12 @@ class JoinLogic:
         output = Side.of(spec.bound, sub_query or spec.operator.sub_query)
         self.pairing = Pairing(spec.bound, inputs[0], inputs[1])
         pairings = (self.pairing, self.pairing.flipped())
-        blocks = OutputBlocks(output.layout.columns, BLOCK if spec.operator == spec.plan.root else CHUNK)
-        # Groups are formed from all strip matches of one row together, so these stay together.
+        # Groups are formed from all strip matches of one row together, so these are needed and stay together.
         whole = output.sub_query == spec.operator.sub_query
+        self._counting = spec.counting and whole
+        blocks = None
+        if not self._counting:
+            blocks = OutputBlocks(output.layout.columns, BLOCK if spec.operator == spec.plan.root else CHUNK)
         self._kernels = tuple(
             _kernel(spec, pairing, output.layout, blocks, by_end=whole and _ends_together(pairing, output.layout))
             for pairing in pairings
@@ -56,7 +59,9 @@ class JoinLogic:
     def on_batch(self, side: int, batch: Batch) -> Iterator[Batch]:
         other = self._stores[1 - side]
         other.settle()
-        if len(other):
+        if len(other) and self._counting:
+            yield Batch(self._kernels[side].count(batch, other, self.counters), {}, {})
+        elif len(other):
             stored = other.heaps
             heaps = {
                 alias: batch.heaps[alias] if alias in self._aliases[side] else stored[alias] for alias in self._groups
@@ -122,10 +127,15 @@ class JoinLogic:
         return None if bool(live.all()) else live
 
 
-def _kernel(spec: OperatorSpec, pairing: Pairing, output: Layout, blocks: OutputBlocks, *, by_end: bool) -> ProbeKernel:
+def _kernel(
+    spec: OperatorSpec, pairing: Pairing, output: Layout, blocks: OutputBlocks | None, *, by_end: bool
+) -> ProbeKernel:
+    """Without blocks to write to, matches are counted."""
     writer, equal = write_pairing(spec.bound, pairing)
-    write_outputs(writer, output)
-    form = Form.BY_END if by_end else Form.BY_ROW
+    form = Form.COUNT
+    if blocks is not None:
+        write_outputs(writer, output)
+        form = Form.BY_END if by_end else Form.BY_ROW
     return ProbeKernel(writer, spec.bound.query.window_us, equal, spec.code_of, blocks, form)
 
 

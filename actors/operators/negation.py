@@ -31,6 +31,7 @@ class NegationLogic:
 
     def __init__(self, spec: OperatorSpec) -> None:
         self.counters = Counters()
+        self._counting = spec.counting
         bound, query = spec.bound, spec.bound.query
         self.window_us = query.window_us
         inputs = [Side.of(bound, source.sub_query) for source in spec.plan.inputs(spec.operator)]
@@ -139,6 +140,9 @@ class NegationLogic:
         if not batch.length:
             return
         blocked = self._kernel.any_match(batch, self._negated, self.counters)
+        if self._counting:
+            yield Batch(batch.length - int(np.count_nonzero(blocked)), {}, {})
+            return
         free = batch.take(np.flatnonzero(~blocked))
         if free.length:
             columns = {name: free.columns[place] for name, place in self._output_columns.items()}

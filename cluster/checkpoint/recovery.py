@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from actors.group import Limits
+from actors.outlet import check_rows_only
 from actors.state.codec import UnitsCodec, UnitsState, decode_shuffler
 from actors.state.migrate import rescale, rescale_feeders
 from cluster.checkpoint.coordinator import Coordinator, Merge, Published
@@ -103,6 +104,7 @@ class CheckpointedRuntime:
         recovered: Callable[[Recovery], None] | None = None,
     ) -> None:
         check_structure(plan)
+        check_rows_only(plan, "a run with checkpoints")
         if not source.replayable:
             raise CheckpointError(
                 "a live stream cannot be played again, so a run on it cannot have checkpoints; use decopa.stream, or "

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from actors.group import Limits
+from actors.outlet import check_rows_only
 from cluster.deployment import Deployment
 from cluster.options import RayOptions
 from cluster.session import Session
@@ -103,6 +104,7 @@ def start_stream(
     if not frame.isStreaming:
         raise TraceError("this data frame does not stream; pass it to decopa.run, or make it with spark.readStream")
     check_structure(plan)
+    check_rows_only(plan, "a stream")
     batches = MicroBatches(
         frame, plan, merge, StreamLog(checkpoint / "decopa", out), columns, lateness, limits, options
     )

@@ -6,18 +6,30 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from actors.group import Limits
 from actors.latency import LatencySummary
+from actors.outlet import Outcome, OutletSpec
+from actors.parts import FolderSpec
 from actors.reports import OperatorReport
 from cluster.local import DEFAULT_BATCH_SIZE, LocalRuntime
 from costmodel.capacity import Capacity
 from costmodel.estimate import Estimate
 from costmodel.statistics import Statistics
-from decopa.choices import DEFAULT_COMPARED_PER_S, DEFAULT_INGESTED_PER_S, RUNTIMES, STRATEGIES, Reading
+from decopa.choices import (
+    DEFAULT_COMPARED_PER_S,
+    DEFAULT_INGESTED_PER_S,
+    DEFAULT_MAX_FOLDER_BYTES,
+    ORDERS,
+    RUNTIMES,
+    STRATEGIES,
+    Order,
+    Reading,
+)
 from decopa.errors import DecoPaError, PlanError, QueryError, TraceError, did_you_mean
 from decopa.language.text.parser import parse_workload
 from decopa.planning.left_deep import left_deep
@@ -26,6 +38,7 @@ from decopa.planning.planner import plan_workload
 from decopa.planning.spread import spread_units
 from decopa.query.binding import missing_types
 from decopa.query.query import Query
+from decopa.runs.folder import MatchFolder, check_folder, published, publishing
 from decopa.runs.measure import measure
 from decopa.runs.result import result_table
 from shuffler.source.dead_letters import BadRows
@@ -50,6 +63,8 @@ DEFAULT_LIMITS = Limits()
 DEFAULT_CAPACITY = Capacity.per_second(DEFAULT_INGESTED_PER_S, DEFAULT_COMPARED_PER_S)
 
 QueryLike = str | Query | Sequence[Query]
+#: Before matches are collected, and where they were written to a folder instead.
+NO_MATCHES = pa.table({})
 #: Told events and matches so far.
 Progress = Callable[[int, int], None]
 #: Of all queries, or one for each.
@@ -62,7 +77,8 @@ class RunResult:
 
     `seconds` are those of the run itself, without opening, measuring, planning and starting. `statistics` are those
     the plan was made with, one for each query, if any. Latency is measured on Ray only. `span_us` is the time from the
-    first to the last event. `bad_rows` were left out (see `BadRows`).
+    first to the last event. `bad_rows` were left out (see `BadRows`). If matches were written to a folder, `matches` is
+    an empty table.
     """
 
     matches: pa.Table
@@ -77,6 +93,7 @@ class RunResult:
     dashboard: str | None = None
     span_us: int = 0
     bad_rows: int = 0
+    folder: MatchFolder | None = None
 
 
 def run(
@@ -97,7 +114,11 @@ def run(
     lateness: Lateness = DEFAULT_LATENESS,
     bad_rows: BadRows = DEFAULT_BAD_ROWS,
     ray: RayOptions | None = None,
-) -> pa.Table:
+    order: str | None = None,
+    count: bool = False,
+    out: Path | str | None = None,
+    max_out_bytes: int = DEFAULT_MAX_FOLDER_BYTES,
+) -> pa.Table | MatchFolder:
     """Every match of the query in the events, one row each, in canonical order.
 
     Columns: `query`, `start_ts`, `end_ts`, one per alias with the event id (a list of ids for a KL alias), and the
@@ -105,12 +126,15 @@ def run(
     frame of a Spark on Ray (`cluster.spark.session.spark_on_ray`).
     With runtime "ray" the plan's units are Ray actors: on the Ray that this program is connected to, at RAY_ADDRESS, or
     on one that is started for the run.
+    With `order` "end" matches are ordered by their ends only, with "any" they come as they are found. With `count` the
+    result is their number, and most of the work of making them is saved. With `out` the processes that find matches
+    write them to files in that folder, which must be new or empty, and the result is a `MatchFolder`.
 
     >>> trace = pa.table({"id": [1, 2], "ts": [0, 5], "type": ["A", "B"]})
     >>> run("PATTERN SEQ(A a, B b) WITHIN 10 us", trace).select(["a", "b"]).to_pylist()
     [{'a': 1, 'b': 2}]
     """
-    return run_detailed(
+    found = run_detailed(
         query,
         events,
         units=units,
@@ -127,7 +151,12 @@ def run(
         lateness=lateness,
         bad_rows=bad_rows,
         ray=ray,
-    ).matches
+        order=order,
+        count=count,
+        out=out,
+        max_out_bytes=max_out_bytes,
+    )
+    return found.matches if found.folder is None else found.folder
 
 
 def run_detailed(
@@ -148,6 +177,10 @@ def run_detailed(
     lateness: Lateness = DEFAULT_LATENESS,
     bad_rows: BadRows = DEFAULT_BAD_ROWS,
     ray: RayOptions | None = None,
+    order: str | None = None,
+    count: bool = False,
+    out: Path | str | None = None,
+    max_out_bytes: int = DEFAULT_MAX_FOLDER_BYTES,
     require_types: bool = False,
     progress: Progress | None = None,
     interleaving: random.Random | None = None,
@@ -162,6 +195,7 @@ def run_detailed(
     if batch_size is not None and batch_size < 1:
         raise DecoPaError(f"the batch size must be positive, got {batch_size}")
     queries = as_workload(query)
+    outlet = _outlet(queries, order, count, out, max_out_bytes)
     if strategy not in STRATEGIES:
         raise PlanError(f"unknown strategy '{strategy}'{did_you_mean(strategy, STRATEGIES)}")
     loaded = _load_frame(events, columns) if is_spark_frame(events) else None
@@ -193,12 +227,23 @@ def run_detailed(
     if statistics is not None:
         used = (statistics,) * len(queries) if isinstance(statistics, Statistics) else tuple(statistics)
     plan = make_plan(queries, units=units) if plan is None else fitting_plan(plan, queries)
-    if runtime == "ray":
-        if interleaving is not None:
-            raise DecoPaError("interleaving is drawn in the local runtime only")
-        result = _run_on_ray(queries, plan, source, loaded, limits, ray, batch_size, progress, recorder)
+    if runtime == "ray" and interleaving is not None:
+        raise DecoPaError("interleaving is drawn in the local runtime only")
+
+    def found() -> tuple[RunResult, Sequence[Outcome]]:
+        if runtime == "ray":
+            return _run_on_ray(plan, source, loaded, limits, outlet, ray, batch_size, progress, recorder)
+        return _run_here(plan, source, limits, outlet, batch_size, progress, interleaving, recorder)
+
+    if outlet.folder is not None:
+        with publishing(outlet.folder) as publication:
+            result, outcomes = found()
+            folder = published(publication, [part for one in outcomes if isinstance(one, list) for part in one])
+            result = replace(result, folder=folder)
     else:
-        result = _run_here(queries, plan, source, limits, batch_size, progress, interleaving, recorder)
+        result, outcomes = found()
+        tables = [one for one in outcomes if not isinstance(one, list)]
+        result = replace(result, matches=result_table(queries, tables, source.format, count=count))
     left_out = source.dead_letters.notice
     notices += [*source.notices[told:], *([] if left_out is None else [left_out])]
     return replace(
@@ -210,37 +255,56 @@ def run_detailed(
     )
 
 
+def _outlet(
+    queries: Sequence[Query], order: str | None, count: bool, out: Path | str | None, max_out_bytes: int
+) -> OutletSpec:
+    if order is not None and order not in ORDERS:
+        raise DecoPaError(f"unknown order '{order}'; known: {', '.join(ORDERS)}")
+    chosen = None if order is None else Order(order)
+    if out is None:
+        return OutletSpec(chosen or Order.CANONICAL, count)
+    if count:
+        raise DecoPaError("count=True writes no matches; leave out the folder")
+    check_folder(queries, chosen)
+    return OutletSpec(chosen or Order.END, folder=FolderSpec(Path(out).absolute(), max_out_bytes))
+
+
 def _run_here(
-    queries: Sequence[Query],
     plan: Plan,
     source: TraceSource,
     limits: Limits,
+    outlet: OutletSpec,
     batch_size: int | None,
     progress: Progress | None,
     interleaving: random.Random | None,
     recorder: Recorder | None,
-) -> RunResult:
+) -> tuple[RunResult, Sequence[Outcome]]:
     started = time.perf_counter()
     local = LocalRuntime(
-        plan, source, batch_size=batch_size or DEFAULT_BATCH_SIZE, limits=limits, interleaving=interleaving
+        plan,
+        source,
+        batch_size=batch_size or DEFAULT_BATCH_SIZE,
+        limits=limits,
+        interleaving=interleaving,
+        outlet=outlet,
     )
     local.run(progress if recorder is None else recorder.watching(progress))
-    matches = result_table(queries, [sink.table() for sink in local.sinks])
-    reports = local.reports()
-    return RunResult(matches, local.events, _comparisons(reports), time.perf_counter() - started, reports, (), plan)
+    outcomes, reports = local.outcomes, local.reports()
+    seconds = time.perf_counter() - started
+    return RunResult(NO_MATCHES, local.events, _comparisons(reports), seconds, reports, (), plan), outcomes
 
 
 def _run_on_ray(
-    queries: Sequence[Query],
     plan: Plan,
     source: TraceSource,
     loaded: LoadedTrace | None,
     limits: Limits,
+    outlet: OutletSpec,
     options: RayOptions | None,
     batch_size: int | None,
     progress: Progress | None,
     recorder: Recorder | None,
-) -> RunResult:
+) -> tuple[RunResult, Sequence[Outcome]]:
     # Imported here because Ray takes a second, and who runs locally should not wait for it.
     from cluster.feeding import BlockSource, TraceBlocks
     from cluster.options import RayOptions
@@ -256,13 +320,12 @@ def _run_on_ray(
         from cluster.spark.feeding import SparkBlocks
 
         blocks = SparkBlocks(loaded.blocks, source.format, source.name)
-    runtime = RayRuntime(plan, blocks, limits=limits, options=options)
+    runtime = RayRuntime(plan, blocks, limits=limits, options=options, outlet=outlet)
     with ray_session(address=options.address, cpus=places_needed(runtime.topology)) as dashboard:
         found = runtime.run(progress, recorder)
-        matches = result_table(queries, found.matches)
     comparisons = _comparisons(found.operators)
-    return RunResult(
-        matches,
+    result = RunResult(
+        NO_MATCHES,
         found.events,
         comparisons,
         found.seconds,
@@ -272,6 +335,7 @@ def _run_on_ray(
         latency=found.latency,
         dashboard=dashboard,
     )
+    return result, found.matches
 
 
 def is_spark_frame(events: object) -> bool:

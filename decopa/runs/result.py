@@ -7,17 +7,37 @@ from collections.abc import Collection, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from actors.outlet import OutletSpec
 from actors.sink import bound_aliases
+from actors.summary import Groups, merged, summary_table
 from decopa.query.query import Query
+from shuffler.rows.events import EventFormat
 
 
-def result_table(queries: Sequence[Query], matches: Sequence[pa.Table]) -> pa.Table:
+def result_table(
+    queries: Sequence[Query],
+    found: Sequence[pa.Table | Groups],
+    form: EventFormat | None = None,
+    *,
+    count: bool = False,
+) -> pa.Table:
     """The matches of every query, in the workload's order; alternatives of OR are united without duplicates.
 
-    `matches` has a table for each branch of each query.
+    `found` has a table for each branch of each query, or its figures where the query has aggregates or all are
+    counted; `form` says what these look like.
     """
-    remaining = iter(matches)
-    tables = [_united(query, [next(remaining) for _ in query.branches]) for query in queries]
+    remaining = iter(found)
+    tables = []
+    for query in queries:
+        parts = [next(remaining) for _ in query.branches]
+        summary = OutletSpec(count=count).summary(query)
+        if summary is None:
+            tables.append(_united(query, [part for part in parts if isinstance(part, pa.Table)]))
+        else:
+            assert form is not None
+            tables.append(
+                summary_table(query.name, form, summary, merged(part for part in parts if isinstance(part, dict)))
+            )
     if len(tables) == 1:
         return tables[0]
     lists = {name for table in tables for name in table.column_names if _is_list(table, name)}

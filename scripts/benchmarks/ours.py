@@ -8,6 +8,7 @@ import pyarrow as pa
 
 import decopa
 from actors.group import Limits
+from actors.outlet import OutletSpec
 from cluster.local import LocalRuntime
 from decopa.choices import Order
 from decopa.planning.left_deep import left_deep
@@ -36,12 +37,11 @@ def run_ours(workload: Workload, *, with_table: bool = True) -> OursResult:
     """Runs the query on the events in one process, rare types joined first as the bare loop does."""
     plan = plan_for(workload)
     began = time.perf_counter()
-    runtime = LocalRuntime(plan, open_trace(workload.events), limits=UNLIMITED, order=Order.ANY)
+    runtime = LocalRuntime(plan, open_trace(workload.events), limits=UNLIMITED, outlet=OutletSpec(Order.ANY))
     runtime.run()
     seconds = time.perf_counter() - began
-    (sink,) = runtime.sinks
-    matches, comparisons = sink.rows, sum(report.comparisons for report in runtime.reports())
-    del runtime, sink
+    matches, comparisons = runtime.matches, sum(report.comparisons for report in runtime.reports())
+    del runtime
     began = time.perf_counter()
     if with_table:
         decopa.run(workload.query_text, workload.events, plan=plan, limits=UNLIMITED)

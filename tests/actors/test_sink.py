@@ -12,6 +12,7 @@ import decopa
 from actors import sink as sink_module
 from actors.columnar.jit import interpreted
 from actors.columnar.output import OutputBlocks
+from actors.outlet import OutletSpec
 from actors.sink import MatchSink
 from cluster.local import LocalRuntime
 from decopa.choices import Order
@@ -118,9 +119,10 @@ def test_columns_that_share_memory_change_places_together() -> None:
 def test_a_sequence_comes_in_the_order_of_its_ends_from_any_plan(aliases: str) -> None:
     plan = Plan((left_deep(decopa.parse(TRIPLE), list(aliases)),))
     with interpreted():
-        found = LocalRuntime(plan, open_trace(trace("AABBCCABCBACCBABC")), batch_size=5, order=Order.ANY)
+        found = LocalRuntime(plan, open_trace(trace("AABBCCABCBACCBABC")), batch_size=5, outlet=OutletSpec(Order.ANY))
         found.run()
-    (table,) = (sink.table() for sink in found.sinks)
+    (table,) = found.outcomes
+    assert isinstance(table, pa.Table)
     ends = table.column("end_ts").to_pylist()
     assert len(ends) > 20
     assert ends == sorted(ends)
@@ -131,7 +133,9 @@ def test_most_plans_find_a_sequence_in_canonical_order(aliases: str) -> None:
     plan = Plan((left_deep(decopa.parse(TRIPLE), list(aliases)),))
     events = trace("AABBCCABCBACCBABC")
     with interpreted():
-        found = LocalRuntime(plan, open_trace(events), batch_size=5, order=Order.ANY)
+        found = LocalRuntime(plan, open_trace(events), batch_size=5, outlet=OutletSpec(Order.ANY))
         found.run()
         expected = decopa.run(TRIPLE, events)
-    assert found.sinks[0].table().combine_chunks().equals(expected.combine_chunks())
+    (table,) = found.outcomes
+    assert isinstance(table, pa.Table)
+    assert table.combine_chunks().equals(expected.combine_chunks())
