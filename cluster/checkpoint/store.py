@@ -1,6 +1,6 @@
 """Checkpoints on a filesystem: one folder each, complete once its manifest is there.
 
-    job.json                                what is running, for `decopa resume`
+    run.json                                the run, for `decopa resume` (see `decopa.runs.spec_file`)
     attempt.json                            which attempt may write: whoever takes the run up writes the next number
     checkpoint-00000007/<process>.3.state   what each process held at the cut, written by attempt 3
     checkpoint-00000007/manifest.json       written last: where the stream was cut, and a checksum of every file
@@ -28,8 +28,11 @@ from decopa.errors import CheckpointError
 
 FORMAT = "decopa-checkpoint"
 VERSION = 2
+RUN_FILE = "run.json"
+#: Where versions before 0.2 kept the run.
+_OLD_RUN_FILE = "job.json"
 _FOLDER = re.compile(r"checkpoint-(\d{8})")
-#: A manifest or job larger than this is none.
+#: A manifest or description of a run larger than this is none.
 _MAX_DOCUMENT = 64 * 2**20
 
 
@@ -119,8 +122,9 @@ class CheckpointStore:
             if other > number and not self.discard(other):
                 raise NotWritten(f"cannot remove {self._shown(_folder(other))}; check the folder's rights")
 
-    def write_job(self, job: Mapping[str, Any]) -> None:
-        self._replace("job.json", _json({"format": "decopa-job", "version": VERSION, **job}))
+    def write_run(self, document: Mapping[str, Any]) -> None:
+        """Keeps what `resume` needs to continue; the document has a format and a version of its own."""
+        self._replace(RUN_FILE, _json(document))
 
     # --------------------------------------------------------------- reading
 
@@ -168,8 +172,14 @@ class CheckpointStore:
             raise CheckpointError(f"{self._shown(path)} is damaged: it is not what was written")
         return payload
 
-    def read_job(self) -> dict[str, Any]:
-        return self._document("job.json", "decopa-job")
+    def read_run(self) -> Any:
+        """The document that `write_run` kept, as JSON has it."""
+        if not self._exists(RUN_FILE) and self._exists(_OLD_RUN_FILE):
+            raise CheckpointError(
+                f"{self._shown(_OLD_RUN_FILE)} was written by an older decopa; resume with the release that wrote "
+                "it, or start anew"
+            )
+        return self._json(RUN_FILE)
 
     def _attempt(self) -> int:
         """The attempt that may write; 0 if nothing says so."""
@@ -188,12 +198,10 @@ class CheckpointStore:
     # --------------------------------------------------------------- files
 
     def _document(self, path: str, expected: str) -> dict[str, Any]:
-        if not self._exists(path):
-            raise CheckpointError(f"no {self._shown(path)}; check that this is the folder of a run with checkpoints")
+        document = self._json(path)
         try:
-            document = json.loads(self._read(path, _MAX_DOCUMENT).decode("utf-8"))
             found = (document.pop("format"), document.pop("version"))
-        except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as err:
+        except (KeyError, AttributeError, TypeError) as err:
             raise CheckpointError(f"{self._shown(path)} is damaged: {err}") from err
         if found != (expected, VERSION):
             raise CheckpointError(
@@ -201,6 +209,14 @@ class CheckpointStore:
                 f"{VERSION}; resume with the release that wrote it, or start anew"
             )
         return dict(document)
+
+    def _json(self, path: str) -> Any:
+        if not self._exists(path):
+            raise CheckpointError(f"no {self._shown(path)}; check that this is the folder of a run with checkpoints")
+        try:
+            return json.loads(self._read(path, _MAX_DOCUMENT).decode("utf-8"))
+        except (ValueError, RecursionError) as err:
+            raise CheckpointError(f"{self._shown(path)} is damaged: {err}") from err
 
     def _exists(self, path: str) -> bool:
         return bool(self._files.get_file_info(path).type == fs.FileType.File)

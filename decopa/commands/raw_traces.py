@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # ------------------------------------------------------------------ arguments
 
 
-def add_trace_commands(kinds: Any) -> None:
+def register_raw_traces(kinds: Any) -> None:
     """Adds the commands to the sub-parsers of `decopa trace`."""
     google = kinds.add_parser(
         "google",
@@ -35,7 +35,7 @@ def add_trace_commands(kinds: Any) -> None:
         "that trace. Rows that are no events are counted by reason.",
         epilog="example: decopa trace google clusterdata-2011-2/task_events --out google.parquet",
     )
-    google.set_defaults(command="trace google")
+    google.set_defaults(action=trace_google)
     _add_common_arguments(google, "part-*.csv.gz, their directory, or a pattern")
     google.add_argument(
         "--keep-before",
@@ -52,7 +52,7 @@ def add_trace_commands(kinds: Any) -> None:
         "that are no events are counted by reason.",
         epilog="example: decopa trace citibike 201308-citibike-tripdata.zip --out citibike.parquet",
     )
-    citibike.set_defaults(command="trace citibike")
+    citibike.set_defaults(action=trace_citibike)
     _add_common_arguments(citibike, ".csv, .csv.gz or .zip (unpacked beside the output for the time), directories")
     for name, default, about in (
         ("--short-from", 60, "shortest Short ride; shorter ones are left out and counted"),

@@ -29,8 +29,8 @@ from decopa.report.run_summary import (
     figures,
     matches_text,
 )
-from decopa.runs.execute import RunResult
 from decopa.runs.prediction import Total
+from decopa.runs.result import RunResult
 
 #: Processes whose busy time is drawn: the busiest ones.
 _BUSIEST = 5

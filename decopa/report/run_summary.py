@@ -14,8 +14,8 @@ from decopa.planning.price import PricedPlan, units_of
 from decopa.query.names import duration_text
 from decopa.report.explain import counted, percent, shared_units, slices_text, verdict
 from decopa.report.tree import TreeRow, columns_of, padded, printable, tree_rows, wrapped
-from decopa.runs.execute import RunResult
 from decopa.runs.prediction import Prediction, Total
+from decopa.runs.result import RunResult
 
 _GAP = "  "
 _NARROWEST = 16
@@ -221,9 +221,9 @@ def figures(
 
 def matches_text(result: RunResult) -> str:
     """`12 (far_apart 5, same_bike 7)`: how many, and of which query if there are several."""
-    total = f"{result.matches.num_rows:,}"
+    total = f"{result.match_count:,}"
     names = list(dict.fromkeys(part.query.name for part in result.plan.parts))
-    if len(names) < 2:
+    if len(names) < 2 or result.published is not None:
         return total
     found = {one["values"]: one["counts"] for one in result.matches.column("query").value_counts().to_pylist()}
     return f"{total} ({', '.join(f'{printable(name)} {found.get(name, 0):,}' for name in names)})"

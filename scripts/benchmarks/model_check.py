@@ -13,14 +13,15 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import decopa
 from cluster.ray_session import ray_session
 from costmodel.capacity import Capacity
 from costmodel.statistics import Statistics
+from decopa.api import run_detailed
 from decopa.choices import Objective
 from decopa.language.text.parser import parse
 from decopa.planning.planner import plan_workload
 from decopa.report.run_summary import reports_of
-from decopa.runs.execute import run_detailed
 from decopa.runs.measure import measure
 from decopa.runs.model_check import LoadCheck, check_loads, median_error
 from decopa.runs.scale_points import Point, PointKey, PointStore
@@ -74,7 +75,7 @@ def _loads(case: Case, args: argparse.Namespace) -> list[LoadCheck]:
     source, known = _opened(case, args)
     query = parse(case.query)
     plan = plan_workload([query], known, CAPACITY, units=args.units, objective=Objective.BUSY).plan
-    result = run_detailed([query], source, plan=plan, statistics=known)
+    result = run_detailed([query], source, planning=decopa.Planning(plan=plan, statistics=known))
     checks = check_loads(plan, known, result.span_us, reports_of(plan, result.operators))
     error = median_error(checks, "comparisons", least=LEAST)
     shown = "-" if error is None else f"{error:.1%}"

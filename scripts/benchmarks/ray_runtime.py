@@ -21,13 +21,14 @@ import numpy as np
 import pyarrow as pa
 
 import decopa
+from actors.group import Limits
 from cluster.feeding import BlockSource, TraceBlocks
 from cluster.options import RayOptions
 from cluster.ray_runtime import RayRun, RayRuntime
 from cluster.ray_session import ray_session
 from costmodel.capacity import Capacity
+from decopa.api import make_plan
 from decopa.planning.plan import Plan
-from decopa.runs.execute import DEFAULT_LIMITS, make_plan
 from decopa.traces.synthetic import SyntheticSpec
 from scripts.benchmarks.memory import resident_mib
 from shuffler.source.pacing import Replay
@@ -275,7 +276,7 @@ def on_ray(
     progress: Callable[[int, int], None] | None = None,
 ) -> RayRun:
     blocks = TraceBlocks(source) if isinstance(source, TraceSource) else source
-    return RayRuntime(plan, blocks, limits=DEFAULT_LIMITS, options=options or RayOptions()).run(progress)
+    return RayRuntime(plan, blocks, limits=Limits(), options=options or RayOptions()).run(progress)
 
 
 def trace(events: int, *, types: int) -> TraceSource:

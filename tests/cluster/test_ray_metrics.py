@@ -18,7 +18,7 @@ import decopa
 from actors.columnar.jit import interpreted
 from actors.metrics import CATALOGUE, LATENCY_BOUNDS_S, UNIT_METRICS
 from cluster.options import RayOptions
-from decopa.runs.execute import RunResult
+from decopa.runs.result import RunResult
 from decopa.traces.synthetic import SyntheticSpec
 from shuffler.exchange.ray_metrics import SHUFFLER_METRICS, TAGS
 from shuffler.source.pacing import Replay

@@ -244,7 +244,9 @@ def test_pairs_that_meet_in_bursts_are_foreseen(text: str, shared: bool) -> None
     query = parse(text)
     known = measured(text, bursts(shared)).statistics
     with interpreted():
-        result = decopa.run_detailed(query, bursts(shared), statistics=[known], strategy="left-deep")
+        result = decopa.run_detailed(
+            query, bursts(shared), strategy="left-deep", planning=decopa.Planning(statistics=[known])
+        )
     expected = QueryRates(query, known, ENGINE).rate(query.aliases) * result.span_us / query.window_us
     assert expected == pytest.approx(result.matches.num_rows, rel=0.15, abs=0.05 * len(bursts(shared)) * 20)
     even = QueryRates(query, replace(known, meetings={}), ENGINE).rate(query.aliases)
@@ -280,7 +282,9 @@ def test_an_answer_follows_its_request_but_not_the_other_way_round() -> None:
     for text in ("PATTERN SEQ(A a, B b) WITHIN 10 ms", "PATTERN SEQ(B b, A a) WITHIN 10 ms"):
         query, known = parse(text), measured(text, trace).statistics
         with interpreted():
-            result = decopa.run_detailed(query, trace, statistics=[known], strategy="left-deep")
+            result = decopa.run_detailed(
+                query, trace, strategy="left-deep", planning=decopa.Planning(statistics=[known])
+            )
         expected = QueryRates(query, known, ENGINE).rate(query.aliases) * result.span_us / query.window_us
         assert expected == pytest.approx(result.matches.num_rows, rel=0.4)
 

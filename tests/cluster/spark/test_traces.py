@@ -80,7 +80,7 @@ def test_rows_out_of_order_are_refused_by_blocks_and_sorted_by_loading(frame: Da
     assert gathered(list(loaded.blocks)).equals(in_time_order(TRACE))
     found = decopa.run(QUERY, loaded.source())
     loaded.release()
-    assert found.equals(decopa.run(QUERY, TRACE, columns=NAMES))
+    assert found.equals(decopa.run(QUERY, TRACE, trace=decopa.TraceOptions(columns=NAMES)))
 
 
 def test_a_frame_in_order_is_taken_as_it_is_and_empty_partitions_do_not_count(spark: SparkSession) -> None:
