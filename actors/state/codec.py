@@ -92,7 +92,7 @@ class UnitsCodec:
             for item in header["units"]:
                 key = (item["operator"], _whole(item["unit"]))
                 operator = self._routing.plan.operator(key[0])
-                if key[1] not in range(self._routing.active_units(operator)) or key in units:
+                if key[1] not in range(self._routing.plan.roles(operator).active_units) or key in units:
                     raise ValueError(f"no or a second unit {key[1]} of operator {key[0]}")
                 units[key] = _unit_from(item, rows.pop(key, {}), len(operator.inputs))
                 if units[key].logic.rows.keys() != self._codecs[key[0]].keys():

@@ -317,10 +317,10 @@ def _sustainable(args: argparse.Namespace, queries: Sequence[Query], result: Run
 
 
 def _parts(args: argparse.Namespace, queries: Sequence[Query], result: RunResult) -> Iterator[PartSummary]:
+    from decopa.planning.predict import predict
     from decopa.planning.price import price_plan
     from decopa.report.run_summary import PartSummary, reports_of
     from decopa.runs.model_check import predicted_shares
-    from decopa.runs.prediction import predict
 
     statistics: Sequence[Statistics | None] = [None] * len(result.plan.parts)
     if result.statistics:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
 from functools import cached_property
 from typing import Any
 
@@ -13,22 +12,13 @@ import networkx as nx
 
 from decopa.errors import PlanError, QueryError
 from decopa.language.text.parser import parse
+from decopa.planning.roles import Roles, Rule, roles_of
 from decopa.planning.subquery import SubQuery
 from decopa.query.query import Query
 
 FORMAT = "decopa-plan"
 VERSION = 1
 MAX_UNITS = 4096
-
-
-class Rule(Enum):
-    """How an operator makes its matches out of its inputs."""
-
-    LEAF = "leaf"
-    JOIN = "join"
-    KLEENE_UNARY = "kleene-unary"
-    KLEENE_BINARY = "kleene-binary"
-    NEGATION = "negation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,18 +117,27 @@ class QueryPlan:
             depths[name] = max((depths[after] + 1 for after in self.graph.successors(name)), default=0)
         return depths
 
+    @cached_property
+    def _roles(self) -> dict[str, Roles]:
+        found = {}
+        for operator in self.operators:
+            inputs = self.inputs(operator)
+            found[operator.name] = roles_of(
+                self.query,
+                operator.sub_query,
+                [source.sub_query for source in inputs],
+                partitioned=[source.partitioned for source in inputs],
+                units=operator.units,
+            )
+        return found
+
+    def roles(self, operator: PlanOperator) -> Roles:
+        """What the operator does, which of its inputs is which, and how many of its units work."""
+        return self._roles[operator.name]
+
     def rule(self, operator: PlanOperator) -> Rule:
-        """What the operator does, as its sub-query and those of its inputs say."""
-        inputs = self.inputs(operator)
-        if not inputs:
-            return Rule.LEAF
-        if len(inputs) == 1:
-            return Rule.KLEENE_UNARY
-        formed = operator.sub_query.closed - inputs[0].sub_query.closed - inputs[1].sub_query.closed
-        if formed:
-            return Rule.KLEENE_BINARY
-        scopes = {source.sub_query.scope(self.query) for source in inputs}
-        return Rule.JOIN if len(scopes) == 1 else Rule.NEGATION
+        """How the operator makes its matches."""
+        return self.roles(operator).rule
 
     def text(self, operator: PlanOperator) -> str:
         """`name SEQ(A,B)`: how messages call an operator."""

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from actors.reports import OperatorReport
 from costmodel.logarithms import MAX_VALUE
 from decopa.planning.plan import Plan, PlanOperator, QueryPlan
+from decopa.planning.predict import Prediction, Total
 from decopa.planning.price import PricedPlan, units_of
 from decopa.query.names import duration_text
 from decopa.report.explain import counted, percent, shared_units, slices_text, verdict
 from decopa.report.tree import TreeRow, columns_of, padded, printable, tree_rows, wrapped
 from decopa.runs.execute import RunResult
-from decopa.runs.prediction import Prediction, Total
 
 _GAP = "  "
 _NARROWEST = 16

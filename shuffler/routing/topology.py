@@ -127,10 +127,10 @@ class Topology:
 
     def _hosts(self, part: int, copy: int, plan: QueryPlan) -> Iterator[UnitProcess]:
         title = self.titles[part] + (f"#{copy}" if plan.slices > 1 else "")
-        routing, shared = self.routing[part], _may_share_hosts(plan, self.routing[part])
+        shared = _may_share_hosts(plan)
         together: dict[int, list[tuple[str, int]]] = {}
         for operator in plan.operators:
-            for number in range(routing.active_units(operator)) if operator.inputs else ():
+            for number in range(plan.roles(operator).active_units) if operator.inputs else ():
                 if operator.hosts and shared:
                     together.setdefault(operator.hosts[number], []).append((operator.name, number))
                 else:
@@ -140,7 +140,7 @@ class Topology:
             yield UnitProcess(f"{title}/host/{host}", part, copy, tuple(units), "host")
 
 
-def _may_share_hosts(plan: QueryPlan, routing: RoutingTable) -> bool:
+def _may_share_hosts(plan: QueryPlan) -> bool:
     """Hosts may be shared unless that makes processes feed each other in a circle: each would wait for the other's
     credit. Then every unit is a process of its own, which changes where work is done, not what is found."""
     graph = nx.DiGraph()
@@ -148,8 +148,8 @@ def _may_share_hosts(plan: QueryPlan, routing: RoutingTable) -> bool:
         for source in plan.inputs(operator):
             if not source.inputs:
                 continue
-            for sender in range(routing.active_units(source)):
-                for unit in range(routing.active_units(operator)):
+            for sender in range(plan.roles(source).active_units):
+                for unit in range(plan.roles(operator).active_units):
                     ends = [(one.hosts[number] if one.hosts else (one.name, number))
                             for one, number in ((source, sender), (operator, unit))]  # fmt: skip
                     if ends[0] != ends[1]:

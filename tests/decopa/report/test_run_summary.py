@@ -11,6 +11,7 @@ from actors.latency import LatencySummary
 from actors.reports import OperatorReport
 from decopa.language.text.parser import parse
 from decopa.planning.plan import QueryPlan
+from decopa.planning.predict import Prediction, Total, predict
 from decopa.report.run_summary import (
     BOTTLENECK,
     PartSummary,
@@ -25,7 +26,6 @@ from decopa.report.run_summary import (
     time_text,
 )
 from decopa.runs.execute import RunResult, run_detailed
-from decopa.runs.prediction import Prediction, Total, predict
 from decopa.traces.synthetic import SyntheticSpec
 
 TRACE = SyntheticSpec(events=20_000, types=3, keys=20, seed=1).table()
