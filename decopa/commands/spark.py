@@ -76,7 +76,7 @@ def statistics_on_spark(args: argparse.Namespace, queries: Sequence[Query]) -> t
     columns = TraceColumns(args.id, args.ts, args.type)
     with ray_session(cpus=SPARK_CPUS + 1, dashboard=False), spark_on_ray(app_name="decopa stats") as spark:
         trace = clean(read_trace(spark, args.trace, columns), columns, name=str(args.trace))
-        found = measure_on_spark(queries, trace, columns, seed=args.seed)
+        found = measure_on_spark(queries, trace, columns, seed=args.seed, nan_as_null=args.nan_as_null)
     return [one.statistics for one in found], tuple(line for one in found for line in one.notices)
 
 

@@ -185,7 +185,10 @@ def run_detailed(
     used: tuple[Statistics, ...] = ()
     if plan is None and strategy != "left-deep":
         if statistics is None:
-            estimates = measure(queries, source) if loaded is None else _measure_on_spark(queries, loaded)
+            if loaded is None:
+                estimates = measure(queries, source)
+            else:
+                estimates = _measure_on_spark(queries, loaded, nan_as_null=nan_as_null)
             statistics = [one.statistics for one in estimates]
             notices += [notice for one in estimates for notice in one.notices]
         planned = plan_workload(queries, statistics, capacity, units=units, strategy=strategy)
@@ -285,10 +288,10 @@ def _load_frame(frame: Any, columns: TraceColumns) -> LoadedTrace:
     return load_trace(frame, columns)
 
 
-def _measure_on_spark(queries: Sequence[Query], loaded: LoadedTrace) -> list[Estimate]:
+def _measure_on_spark(queries: Sequence[Query], loaded: LoadedTrace, *, nan_as_null: bool) -> list[Estimate]:
     from cluster.spark.stats import measure_on_spark
 
-    return measure_on_spark(queries, loaded.trace.frame, loaded.trace.columns)
+    return measure_on_spark(queries, loaded.trace, nan_as_null=nan_as_null)
 
 
 def _comparisons(reports: Sequence[OperatorReport]) -> int:

@@ -9,7 +9,7 @@ memory for the whole stream; increasing ids are safe.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from decopa.errors import TraceError, did_you_mean
-from decopa.query.schema import Column, Kind, Schema
-from shuffler.rows.columns import Ints, Place, identities, kind_of, timestamps_us
+from decopa.query.schema import Schema
+from shuffler.rows.columns import Ints, Place, identities, timestamps_us
 from shuffler.rows.events import EventBatch, EventConverter, EventFormat, TraceColumns
 from shuffler.rows.strings import StringPool
 from shuffler.source.checks import IdOrder, Survey, check_rows, check_unique, survey
@@ -82,13 +82,17 @@ class TraceSource:
                 raise TraceError(f"{found.disorder}; sort the trace, or leave out --assume-sorted (assume_sorted)")
             self._blocks = self._sorted_blocks
             self.notices.append(f"timestamps were not in order: sorted {found.row_count:,} events")
-        column_of = {name: name for name in reader.schema.names} | {"id": columns.id, "ts": columns.ts}
+        self.format = EventFormat.of(
+            reader.schema,
+            columns,
+            nullable=reader.nullable,
+            event_types=None if found is None else found.event_types,
+            nan_as_null=nan_as_null,
+        )
         for name in ("id", "ts"):
-            if name in reader.schema.names and column_of[name] != name:
-                self.notices.append(f"'{name}' means column '{column_of[name]}'; column '{name}' is not used")
-        schema = _schema_of(reader, columns, column_of, found, nan_as_null=nan_as_null)
-        id_type, ts_type = (reader.schema.field(name).type for name in (columns.id, columns.ts))
-        self.format = EventFormat(columns, column_of, schema, id_type, ts_type, nan_as_null=nan_as_null)
+            column = self.format.column_of[name]
+            if name in reader.schema.names and column != name:
+                self.notices.append(f"'{name}' means column '{column}'; column '{name}' is not used")
         self._converter = EventConverter(self.format)
         self._times_us = (0, 0)
         self.unusable = dict(reader.unreadable) | {
@@ -220,21 +224,6 @@ class TraceSource:
         for start in range(0, len(run), rows):
             part = run.slice(start, start + rows)
             yield Block(part.rows, Place(self._reader.name, order=part.numbers))
-
-
-def _schema_of(
-    reader: Reader, columns: TraceColumns, column_of: Mapping[str, str], found: Survey | None, *, nan_as_null: bool
-) -> Schema:
-    attributes: dict[str, Column] = {}
-    for name, column in column_of.items():
-        kind = kind_of(reader.schema.field(column).type)
-        if column == columns.ts:
-            attributes[name] = Column(Kind.INT)
-        elif kind is not None:
-            required = column in (columns.id, columns.type)
-            may_miss = column in reader.nullable or (kind is Kind.FLOAT and nan_as_null)
-            attributes[name] = Column(kind, nullable=may_miss and not required)
-    return Schema(attributes, None if found is None else found.event_types)
 
 
 def open_trace(
