@@ -23,12 +23,14 @@ from urllib.parse import quote
 
 from pyarrow import fs
 
-from cluster.checkpoint.fields import checked
+from decopa.documents import Document, as_document, read_document, record_of
 from decopa.errors import CheckpointError
 
 FORMAT = "decopa-checkpoint"
 VERSION = 2
 _FOLDER = re.compile(r"checkpoint-(\d{8})")
+#: Numbers are counts, sizes, seconds and places in a stream.
+_LARGEST = 2**62
 #: A manifest or job larger than this is none.
 _MAX_DOCUMENT = 64 * 2**20
 
@@ -146,13 +148,14 @@ class CheckpointStore:
     def read(self, number: int) -> Manifest:
         path = f"{_folder(number)}/manifest.json"
         document = self._document(path, FORMAT)
-        where = self._shown(path)
-        states = document.get("states")
-        if not isinstance(states, dict) or not isinstance(document.get("parts"), list):
-            raise CheckpointError(f"{where} is damaged: it lists no states or no parts")
-        document["states"] = {name: checked(StoredState, one, where) for name, one in states.items()}
-        document["parts"] = tuple(_checked_part(name) for name in document["parts"])
-        manifest = checked(Manifest, document, where)
+        where = document.where
+        states = {
+            name: record_of(StoredState, as_document(one, where, CheckpointError), largest=_LARGEST)
+            for name, one in document.value("states", dict).items()
+        }
+        parts = tuple(_checked_part(name) for name in document.value("parts", list))
+        whole = Document({**document.fields, "states": states, "parts": parts}, where, CheckpointError)
+        manifest = record_of(Manifest, whole, largest=_LARGEST)
         if manifest.number != number:
             raise CheckpointError(f"{self._shown(path)} is that of checkpoint {manifest.number}")
         return manifest
@@ -168,16 +171,16 @@ class CheckpointStore:
             raise CheckpointError(f"{self._shown(path)} is damaged: it is not what was written")
         return payload
 
-    def read_job(self) -> dict[str, Any]:
+    def read_job(self) -> Document:
         return self._document("job.json", "decopa-job")
 
     def _attempt(self) -> int:
         """The attempt that may write; 0 if nothing says so."""
         try:
-            attempt = self._document("attempt.json", "decopa-attempt").get("attempt")
+            attempt: int = self._document("attempt.json", "decopa-attempt").value("attempt", int)
         except CheckpointError:
             return 0
-        return attempt if isinstance(attempt, int) and 0 <= attempt < 2**62 else 0
+        return attempt if 0 <= attempt < _LARGEST else 0
 
     def _attempt_of(self, number: int) -> int:
         try:
@@ -187,20 +190,20 @@ class CheckpointStore:
 
     # --------------------------------------------------------------- files
 
-    def _document(self, path: str, expected: str) -> dict[str, Any]:
+    def _document(self, path: str, expected: str) -> Document:
+        """The fields of a document of ours, without its format and version."""
         if not self._exists(path):
             raise CheckpointError(f"no {self._shown(path)}; check that this is the folder of a run with checkpoints")
-        try:
-            document = json.loads(self._read(path, _MAX_DOCUMENT).decode("utf-8"))
-            found = (document.pop("format"), document.pop("version"))
-        except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as err:
-            raise CheckpointError(f"{self._shown(path)} is damaged: {err}") from err
-        if found != (expected, VERSION):
-            raise CheckpointError(
-                f"{self._shown(path)} is {found[0]} version {found[1]}, but this decopa reads {expected} version "
-                f"{VERSION}; resume with the release that wrote it, or start anew"
-            )
-        return dict(document)
+        document = read_document(
+            self._read(path, _MAX_DOCUMENT),
+            format=expected,
+            version=VERSION,
+            name=self._shown(path),
+            error=CheckpointError,
+            remedy="resume with the release that wrote it, or start anew",
+        )
+        fields = {name: value for name, value in document.fields.items() if name not in ("format", "version")}
+        return Document(fields, f"{document.where} is damaged", CheckpointError)
 
     def _exists(self, path: str) -> bool:
         return bool(self._files.get_file_info(path).type == fs.FileType.File)

@@ -15,6 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from decopa.documents import Document, read_document, record_of
 from decopa.errors import CheckpointError
 
 FORMAT = "decopa-stream"
@@ -54,13 +55,16 @@ class StreamLog:
                     "folder, or the checkpoint that they belong to"
                 )
             return Progress(query)
-        try:
-            document = json.loads(path.read_text(encoding="utf-8"))
-            if document.pop("format") != FORMAT or document.pop("version") != VERSION:
-                raise CheckpointError(f"{path} is not of format {FORMAT} version {VERSION}; start a new checkpoint")
-            progress = Progress(**document)
-        except (ValueError, KeyError, TypeError, AttributeError) as err:
-            raise CheckpointError(f"{path} is damaged: {err}; start a new checkpoint") from err
+        document = read_document(
+            path.read_bytes(),
+            format=FORMAT,
+            version=VERSION,
+            name=str(path),
+            error=CheckpointError,
+            remedy="start a new checkpoint",
+        )
+        fields = {name: value for name, value in document.fields.items() if name not in ("format", "version")}
+        progress = record_of(Progress, Document(fields, str(path), CheckpointError))
         if progress.query != query:
             raise CheckpointError(
                 f"{self._folder} belongs to another query; name another checkpoint folder for this one"

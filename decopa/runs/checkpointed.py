@@ -232,10 +232,10 @@ def _run(
 
 def read_job(store: CheckpointStore) -> Job:
     """The job that is kept with checkpoints, if it is one."""
-    from cluster.checkpoint.fields import checked
+    from decopa.documents import record_of
 
     where = f"{store.location}/job.json"
-    job = checked(Job, store.read_job(), where)
+    job = record_of(Job, store.read_job(), largest=2**62)
     if sorted(job.columns) != ["id", "ts", "type"] or not all(isinstance(name, str) for name in job.columns.values()):
         raise CheckpointError(f"{where} is damaged: 'columns' must name id, ts and type")
     return job
