@@ -11,7 +11,6 @@ in a manifest leads out of the folder: names of files are made from names of pro
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import re
@@ -25,6 +24,7 @@ from pyarrow import fs
 
 from decopa.documents import Document, as_document, read_document, record_of
 from decopa.errors import CheckpointError
+from decopa.files import replace_on
 
 FORMAT = "decopa-checkpoint"
 VERSION = 2
@@ -217,18 +217,11 @@ class CheckpointStore:
             raise CheckpointError(f"cannot read {self._shown(path)}: {err}") from err
 
     def _replace(self, path: str, payload: bytes) -> None:
-        """The whole file or nothing: written beside, then renamed."""
-        beside = f"{path}.part"
-        self._check_inside(beside)
+        """The whole file or nothing."""
+        self._check_inside(f"{path}.part")
         try:
-            if "/" in path:
-                self._files.create_dir(path.rpartition("/")[0], recursive=True)
-            with self._files.open_output_stream(beside) as stream:
-                stream.write(payload)
-            self._files.move(beside, path)
+            replace_on(self._files, path, payload)
         except OSError as err:
-            with contextlib.suppress(OSError):  # what was written of it takes space that may be wanted
-                self._files.delete_file(beside)
             raise NotWritten(
                 f"cannot write {self._shown(path)}: {err}; check the folder's rights and free space"
             ) from err

@@ -6,17 +6,16 @@ A micro-batch is done when this file says so. Whatever a crash leaves half done 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from decopa.documents import Document, read_document, record_of
 from decopa.errors import CheckpointError
+from decopa.files import write_matches, write_text
 
 FORMAT = "decopa-stream"
 VERSION = 1
@@ -78,19 +77,13 @@ class StreamLog:
     def publish(self, batch_id: int, tables: Sequence[pa.Table]) -> None:
         """The matches of a batch, in one step: a reader sees all of them or none."""
         path = self._out / f"matches-{batch_id:08d}.parquet"
-        staged = path.with_suffix(".staged")
-        pq.write_table(tables[0] if len(tables) == 1 else pa.concat_tables(tables), staged)
-        os.replace(staged, path)
+        write_matches(pa.concat_tables(tables), path, overwrite=True, durable=True)
 
     def commit(self, progress: Progress) -> None:
         """Declares a batch done, then removes what only earlier ones needed."""
-        staged = self._folder / "progress.staged"
         document = {"format": FORMAT, "version": VERSION, **asdict(progress)}
-        with staged.open("w", encoding="utf-8") as file:
-            json.dump(document, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(staged, self._folder / "progress.json")
+        path = self._folder / "progress.json"
+        write_text(json.dumps(document, indent=1), path, overwrite=True, durable=True)
         for old in self._folder.glob("kept-*"):
             if old != self.kept(progress.batch_id):
                 shutil.rmtree(old, ignore_errors=True)

@@ -50,7 +50,8 @@ class Prepared:
 
 
 def run_command(args: argparse.Namespace) -> None:
-    from decopa.files import check_writable, preview, write_matches
+    from decopa.files import check_writable, write_matches
+    from decopa.report.table import preview
 
     run_options.check(args)
     queries = read_queries(args.query)

@@ -10,6 +10,7 @@ from typing import Any
 
 from decopa.documents import as_document, read_json, record_of
 from decopa.errors import DecoPaError
+from decopa.files import write_text
 
 BASELINE = "centralized"
 FORMAT = "decopa-scaling"
@@ -92,11 +93,8 @@ class PointStore:
 
     def save(self, key: PointKey, point: Point) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
-        path = self._folder / key.file_name
-        written = path.with_suffix(".part")  # a point is there as a whole or not at all
         document = {"format": FORMAT, "settings": self._settings, "point": asdict(point)}
-        written.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-        written.replace(path)
+        write_text(json.dumps(document, indent=1) + "\n", self._folder / key.file_name, overwrite=True)
 
 
 def measure_points(
