@@ -20,7 +20,7 @@ from decopa.query.analysis import (
     structure,
 )
 from decopa.query.limits import check_conditions
-from decopa.query.names import duration_text, quoted
+from decopa.query.names import RESULT_COLUMNS, duration_text, quoted
 from decopa.query.pattern import EventRef, Kleene, Not, Or, Pattern, leaves
 from decopa.query.predicate import (
     Attr,
@@ -234,6 +234,8 @@ def _check_aliases(pattern: Pattern) -> None:
 
     visit(pattern, False)
     for alias, found in roles.items():
+        if alias in RESULT_COLUMNS:
+            raise QueryError(f"alias '{alias}' is the name of a column of every result; choose another, as in A a1")
         if len(found) > 1:
             raise QueryError(
                 f"alias '{alias}' stands for {' and '.join(sorted(found))} in alternatives of OR; "

@@ -29,6 +29,8 @@ JSON_SUFFIXES = (".jsonl", ".ndjson")
 _PIECEWISE = {"buffer_size": 1 << 20, "pre_buffer": False}
 #: An in-memory table in smaller pieces than this is copied into one, to keep the cost per piece out.
 _SMALL_CHUNK = 4_096
+#: Arrow measures blocks of JSON in 32 bits.
+_MAX_JSON_BLOCK = 2**31 - 1
 
 
 class Reader(ABC):
@@ -226,11 +228,30 @@ def open_file(path: Path, *, ts: str, categorical: str) -> Reader:
         return CsvReader(path, categorical)
     if name.endswith(JSON_SUFFIXES):
         with _reading(path, "JSON lines"):
-            table = pyarrow.json.read_json(path)
+            table = _read_json(path)
             _check_names(table.schema, str(path))
             return TableReader(_with_times(table, ts), str(path))
     known = ", ".join((*PARQUET_SUFFIXES, *CSV_SUFFIXES, *JSON_SUFFIXES))
     raise TraceError(f"{path}: unknown kind of trace; its name must end in one of {known}")
+
+
+def _read_json(path: Path) -> pa.Table:
+    """Arrow reads block by block and counts the rows of each; what it refuses is read again in one piece, so that the
+    row it names is that of the file."""
+    try:
+        return pyarrow.json.read_json(path)
+    except pa.ArrowInvalid as err:
+        whole_file = min(path.stat().st_size + 1, _MAX_JSON_BLOCK)
+        options = pyarrow.json.ReadOptions(use_threads=False, block_size=whole_file)
+        try:
+            return pyarrow.json.read_json(path, options)
+        except pa.ArrowInvalid as exact:
+            raise pa.ArrowInvalid(counted_from_one(str(exact))) from err
+
+
+def counted_from_one(message: str, rows_before: int = 0) -> str:
+    """Arrow's message about JSON with rows counted from 1, as everywhere else, after those that came before."""
+    return re.sub(r"in row (\d+)", lambda found: f"in row {rows_before + int(found[1]) + 1}", message)
 
 
 @contextmanager

@@ -311,3 +311,12 @@ def test_a_truncated_compressed_csv_is_refused(tmp_path: Path) -> None:
     rows = "".join(f"{row},{row},A,1\n" for row in range(10_000))
     (tmp_path / "trace.csv.gz").write_bytes(gzip.compress((HEADER + rows).encode())[:5_000])
     assert "cannot be read as CSV" in refusal(tmp_path / "trace.csv.gz")
+
+
+@pytest.mark.parametrize("before", [1, 200_000])
+def test_rows_of_json_lines_are_counted_from_one_over_the_whole_file(tmp_path: Path, before: int) -> None:
+    path = tmp_path / "trace.jsonl"
+    path.write_text(
+        '{"id": 1, "ts": 1, "type": "A", "x": 1}\n' * before + '{"id": 2, "ts": 2, "type": "A", "x": "a"}\n'
+    )
+    assert f"Column(/x) changed from number to string in row {before + 1};" in refusal(path)
