@@ -15,6 +15,9 @@ import networkx as nx
 from decopa.planning.plan import Plan, PlanOperator, QueryPlan
 from shuffler.routing.table import RoutingTable
 
+#: Letters of the queries' names in the name of a shuffler.
+_LONGEST_TITLE = 80
+
 
 @dataclass(frozen=True, slots=True)
 class Lane:
@@ -56,6 +59,15 @@ class Topology:
 
     @cached_property
     def shuffler_names(self) -> tuple[str, ...]:
+        """They begin with the queries that shufflers serve, so that two runs on one cluster are told apart."""
+        served = ",".join(self.titles)
+        if len(served) > _LONGEST_TITLE:
+            served = f"{self.titles[0]},+{len(self.titles) - 1}"
+        return tuple(f"{served}/{key}" for key in self.shuffler_keys)
+
+    @cached_property
+    def shuffler_keys(self) -> tuple[str, ...]:
+        """What shufflers are called within the run: by those who pin them, and in checkpoints."""
         return tuple(f"shuffler/{number}" for number in range(self.shufflers))
 
     @cached_property
