@@ -23,7 +23,8 @@ _LONGEST_TITLE = 80
 class Lane:
     """Matches of `source`, sent by `sender`, for side `side` of unit `unit` of `target` in copy `copy` of a plan.
 
-    Without a target they are the query's matches, for the sink.
+    Without a target they are the query's matches, for the sink. `dealt` says that units share them, each with rows of
+    its own.
     """
 
     part: int
@@ -33,6 +34,7 @@ class Lane:
     target: str | None
     unit: int
     side: int
+    dealt: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,16 @@ class Topology:
                             yield lane, (home, self.sink_names[part])
                         for edge in edges:
                             for unit in range(edge.units):
-                                lane = Lane(part, copy, operator.name, sender, edge.target.name, unit, edge.side)
+                                lane = Lane(
+                                    part,
+                                    copy,
+                                    operator.name,
+                                    sender,
+                                    edge.target.name,
+                                    unit,
+                                    edge.side,
+                                    dealt=edge.partitioned,
+                                )
                                 yield lane, (home, self._home[part, copy, edge.target.name, unit])
 
     def _sending_process(self, part: int, copy: int, operator: PlanOperator, number: int) -> str:
