@@ -11,6 +11,7 @@ in a manifest leads out of the folder: names of files are made from names of pro
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
@@ -75,6 +76,8 @@ class CheckpointStore:
         self.location = str(location)
         self._root = None if "://" in self.location else Path(location).resolve()
         self._files = _filesystem(self.location)
+        #: States that `latest` has read and found whole, until someone asks for them.
+        self._whole: dict[tuple[int, int, str], bytes] = {}
 
     # --------------------------------------------------------------- writing
 
@@ -134,15 +137,27 @@ class CheckpointStore:
         return sorted(int(match[1]) for match in found if match)
 
     def latest(self) -> Manifest | None:
-        """The last checkpoint whose manifest and files are whole; None if there is none."""
+        """The last checkpoint whose manifest and files are whole; None if there is none.
+
+        To tell it reads every state. They are kept for `read_state`, so that a resumed run reads each file once.
+        """
         for number in reversed(self.numbers()):
+            self._whole = {}
             try:
                 manifest = self.read(number)
-                for process in manifest.states:
-                    self.read_state(manifest, process)
+                whole = {process: self.read_state(manifest, process) for process in manifest.states}
             except CheckpointError:
                 continue
+            self._whole = {(number, manifest.attempt, process): payload for process, payload in whole.items()}
             return manifest
+        return None
+
+    def latest_manifest(self) -> Manifest | None:
+        """The last checkpoint that was completed, whether or not its states are whole: for those who want to know what
+        ran, not to go on from there."""
+        for number in reversed(self.numbers()):
+            with contextlib.suppress(CheckpointError):
+                return self.read(number)
         return None
 
     def read(self, number: int) -> Manifest:
@@ -161,7 +176,10 @@ class CheckpointStore:
         return manifest
 
     def read_state(self, manifest: Manifest, process: str) -> bytes:
-        """What a process held; refused if it is not what was written."""
+        """What a process held; refused if it is not what was written. What `latest` has read is handed over once."""
+        found = self._whole.pop((manifest.number, manifest.attempt, process), None)
+        if found is not None:
+            return found
         path = f"{_folder(manifest.number)}/{_file_of(process, manifest.attempt)}"
         stored = manifest.states.get(process)
         if stored is None:

@@ -110,7 +110,7 @@ def run_with_checkpoints(
     if limits.spill is not None:
         raise CheckpointError("a checkpoint is made of rows in memory, so units cannot spill; leave out one of the two")
     store = CheckpointStore(checkpoints.location)
-    saved = store.latest()
+    saved = store.latest_manifest()
     if saved is not None:
         plan = Plan.from_json(saved.plan)
         if [branch for one in queries for branch in one.branches] != [part.query for part in plan.parts]:
@@ -177,7 +177,7 @@ def resume(
 
     store = CheckpointStore(location)
     job = read_job(store)
-    saved = store.latest()
+    saved = store.latest_manifest()
     if saved is not None and saved.finished:
         job = replace(job, dead_letters=None)  # nothing is read again, so the file stays as it is
     plan = Plan.from_json(job.plan if saved is None else saved.plan)
