@@ -23,7 +23,6 @@ from costmodel.slices import SlicedEvents, SliceSample, estimate_on_slices
 from costmodel.statistics import Pair, RateProfile
 from decopa.errors import StatisticsError, TraceError, did_you_mean
 from decopa.query.names import duration_text
-from decopa.query.predicate import attributes
 from decopa.query.query import Query
 from shuffler.rows.columns import Place
 from shuffler.rows.events import EventConverter, EventFormat, TraceColumns, measured_columns
@@ -283,9 +282,7 @@ class _Measurement:
         return pa.Table.from_batches(batches).sort_by(by)
 
     def _attributes(self) -> set[str]:
-        in_conditions = {attr.name for query in self._queries for one in query.where for attr in attributes(one)}
-        returned = {attr.name for query in self._queries for attr in query.returns}  # a query is bound as a whole
-        return (in_conditions | returned) - {"ts"}
+        return set().union(*(query.attributes for query in self._queries)) - {"ts"}  # a query is bound as a whole
 
     def _columns_needed(self) -> set[str]:
         """The trace's columns that the queries name; TraceError for one that is not there."""

@@ -121,6 +121,12 @@ class Query:
         return frozenset(alias for alias, position in self._position_of.items() if position.kleene)
 
     @property
+    def attributes(self) -> frozenset[str]:
+        """The attributes that conditions and RETURN read, by name; `id` and `ts` among them if they are named."""
+        conditions = (attr.name for predicate in self.where for attr in attributes(predicate))
+        return frozenset((*conditions, *(attr.name for attr in self.returns)))
+
+    @property
     def event_types(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(leaf.type for leaf in leaves(self.pattern)))
 

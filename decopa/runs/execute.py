@@ -164,7 +164,7 @@ def run_detailed(
     queries = as_workload(query)
     if strategy not in STRATEGIES:
         raise PlanError(f"unknown strategy '{strategy}'{did_you_mean(strategy, STRATEGIES)}")
-    loaded = _load_frame(events, columns) if is_spark_frame(events) else None
+    loaded = _load_frame(events, columns, queries) if is_spark_frame(events) else None
     if loaded is not None and bad_rows.policy == "divert":
         raise TraceError("bad rows of a Spark data frame cannot be diverted; leave them out in Spark, with a filter")
     if loaded is not None:
@@ -282,10 +282,10 @@ def is_spark_frame(events: object) -> bool:
     return type(events).__module__.startswith("pyspark.sql.") and hasattr(events, "sparkSession")
 
 
-def _load_frame(frame: Any, columns: TraceColumns) -> LoadedTrace:
+def _load_frame(frame: Any, columns: TraceColumns, queries: Sequence[Query]) -> LoadedTrace:
     from cluster.spark.traces import load_trace
 
-    return load_trace(frame, columns)
+    return load_trace(frame, columns, attributes=frozenset().union(*(query.attributes for query in queries)))
 
 
 def _measure_on_spark(queries: Sequence[Query], loaded: LoadedTrace, *, nan_as_null: bool) -> list[Estimate]:
