@@ -234,7 +234,8 @@ def restore(store: CheckpointStore, manifest: Manifest, topology: Topology, form
     if saved.plan == topology.plan and saved.shufflers == topology.shufflers:
         units = {process.name: payloads[process.name] for process in topology.units}
         feeders = {
-            name: decode_shuffler(topology.routing, payloads[name], name).feeders for name in topology.shuffler_names
+            name: decode_shuffler(topology.routing, payloads[key], name, verified=True).feeders
+            for name, key in zip(topology.shuffler_names, topology.shuffler_keys, strict=True)
         }
         return Restored(units, feeders)
     return _rescaled(saved, topology, form, payloads)
@@ -245,12 +246,12 @@ def _rescaled(old: Topology, new: Topology, form: EventFormat, payloads: dict[st
         raise CheckpointError("the checkpoint is of other queries; go on with those")
     units: dict[str, bytes] = {}
     feeders: list[tuple[Any, ...]] = [() for _ in range(new.shufflers)]
-    shufflers = [decode_shuffler(old.routing, payloads[name], name) for name in old.shuffler_names]
+    shufflers = [decode_shuffler(old.routing, payloads[name], name, verified=True) for name in old.shuffler_keys]
     for part, (before, after) in enumerate(zip(old.routing, new.routing, strict=True)):
         bound, strings = bind(after.plan.query, form.schema), StringPool()
         codec = UnitsCodec(before, bound, strings, part=part)
         groups = [
-            codec.decode(payloads[process.name], f"the checkpoint of {process.name}").group
+            codec.decode(payloads[process.name], f"the checkpoint of {process.name}", verified=True).group
             for process in old.units
             if process.part == part
         ]

@@ -74,7 +74,7 @@ def run_command(args: argparse.Namespace) -> None:
     finally:
         progress.clear()
     if result is not None and spec.checkpoints is None and args.out is None and result.matches.num_rows:
-        from decopa.files import preview
+        from decopa.report.table import preview
 
         print(preview(result.matches, PREVIEW_ROWS), flush=True)
     if result is not None and not args.quiet:

@@ -88,5 +88,5 @@ def statistics_on_spark(args: argparse.Namespace, queries: Sequence[Query]) -> t
     spec = RunSpec(trace=trace_options(args), ray=RayOptions(address=args.address))
     with spark_frame(spec) as frame:
         trace = clean(frame, spec.trace.columns, name=str(args.trace))
-        found = measure_on_spark(queries, trace, spec.trace.columns, seed=args.seed)
+        found = measure_on_spark(queries, trace, spec.trace.columns, seed=args.seed, nan_as_null=spec.trace.nan_as_null)
     return [one.statistics for one in found], tuple(line for one in found for line in one.notices)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import networkx as nx
 
-from decopa.planning.plan import QueryPlan, Rule
+from decopa.planning.plan import QueryPlan
 
 
 def spread_units(plan: QueryPlan, units: int) -> QueryPlan:
@@ -21,7 +21,7 @@ def spread_units(plan: QueryPlan, units: int) -> QueryPlan:
         return _sharing_units(plan, units)
     share, extra = divmod(units - len(working), len(working) or 1)
     given = {operator.name: 1 + share + (1 if place < extra else 0) for place, operator in enumerate(reversed(working))}
-    dealt_out = {_partitioned_input(plan, operator.name) for operator in working if given[operator.name] > 1}
+    dealt_out = {operator.inputs[plan.roles(operator).main] for operator in working if given[operator.name] > 1}
     return replace(
         plan,
         operators=tuple(
@@ -43,15 +43,3 @@ def _sharing_units(plan: QueryPlan, units: int) -> QueryPlan:
             for operator in plan.operators
         ),
     )
-
-
-def _partitioned_input(plan: QueryPlan, name: str) -> str:
-    operator = plan.operator(name)
-    inputs = plan.inputs(operator)
-    rule = plan.rule(operator)
-    if rule is Rule.KLEENE_BINARY:
-        (formed,) = operator.sub_query.closed - inputs[0].sub_query.closed - inputs[1].sub_query.closed
-        return next(source.name for source in inputs if formed not in source.sub_query.aliases)
-    if rule is Rule.NEGATION:
-        return min(inputs, key=lambda source: len(source.sub_query.scope(plan.query))).name
-    return inputs[0].name

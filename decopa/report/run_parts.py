@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from decopa.planning.predict import predict
 from decopa.planning.price import price_plan
 from decopa.query.query import Query
 from decopa.report.run_summary import PartSummary, Sustainable, reports_of
 from decopa.runs.model_check import predicted_rate, predicted_shares
 from decopa.runs.planning import per_part
-from decopa.runs.prediction import predict
 from decopa.runs.result import RunResult
 from decopa.runs.spec import Planning
 

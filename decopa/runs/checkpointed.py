@@ -67,7 +67,7 @@ def run_checkpointed(
     spec = _with_absolute_paths(spec)
     assert spec.checkpoints is not None
     store = CheckpointStore(spec.checkpoints.location)
-    saved = store.latest()
+    saved = store.latest_manifest()
     if saved is not None:
         plan = Plan.from_json(saved.plan)
         if [branch for query in queries for branch in query.branches] != [part.query for part in plan.parts]:
@@ -91,7 +91,7 @@ def resume_checkpointed(
     watch = watch or Watch()
     store = CheckpointStore(location)
     spec, queries = read_run(store)
-    saved = store.latest()
+    saved = store.latest_manifest()
     assert spec.checkpoints is not None
     plan = spec.planning.plan if saved is None else Plan.from_json(saved.plan)
     if plan is not None and units is not None:

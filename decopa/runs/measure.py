@@ -5,13 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-import numpy as np
-
 from costmodel.estimate import Estimate, estimate_statistics
 from costmodel.events import EventColumns
 from decopa.errors import StatisticsError
 from decopa.query.predicate import attributes
 from decopa.query.query import Query
+from shuffler.rows.events import measured_columns
 from shuffler.source.trace import TraceSource
 
 #: Statistics are taken from this many events at the start of a trace; more make them hardly more exact.
@@ -55,11 +54,4 @@ def event_columns(source: TraceSource, wanted: Sequence[str]) -> EventColumns:
     batches = list(itertools.islice(source.batches(wanted, 65_536), MAX_EVENTS // 65_536 + 1))
     if not batches:
         raise StatisticsError("rates cannot be measured: the trace has no events")
-    return EventColumns(
-        np.concatenate([batch.ts for batch in batches]),
-        np.concatenate([batch.type_codes for batch in batches]).astype(np.int64),
-        batches[-1].type_names,
-        {name: np.concatenate([batch.columns[name] for batch in batches]) for name in wanted},
-        source.schema.attributes,
-        {text: source.strings.pin(text) for text in list(source.strings.texts())},
-    )
+    return measured_columns(batches, source.format, source.strings)

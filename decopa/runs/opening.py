@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from decopa.errors import TraceError
+from decopa.query.query import Query
 from decopa.runs.spec import RunSpec, TraceOptions
 from shuffler.source.trace import TraceSource, open_trace
 
@@ -41,14 +42,15 @@ class OpenedEvents:
         return SparkBlocks(self.loaded.blocks, self.source.format, self.source.name)
 
 
-def open_events(trace: TraceOptions, events: Any = None) -> OpenedEvents:
-    """Opens the events given, or the trace that the options name."""
+def open_events(trace: TraceOptions, events: Any = None, queries: Sequence[Query] = ()) -> OpenedEvents:
+    """Opens the events given, or the trace that the options name; of a data frame only what the queries read."""
     if isinstance(events, TraceSource):
         return OpenedEvents(events)
     if is_spark_frame(events):
         from cluster.spark.traces import load_trace
 
-        loaded = load_trace(events, trace.columns)
+        needed = frozenset[str]().union(*(query.attributes for query in queries))
+        loaded = load_trace(events, trace.columns, attributes=needed)
         return OpenedEvents(loaded.source(nan_as_null=trace.nan_as_null), loaded)
     if events is None and trace.path is None:
         raise TraceError("no events: name a trace, or pass a table, a path or record batches")

@@ -68,7 +68,7 @@ def prepare(
     queries = tuple(queries)
     spec = with_defaults(spec, events)
     phase("opening the trace")
-    opened = open_events(spec.trace, events)
+    opened = open_events(spec.trace, events, queries)
     way = way_of(spec, live=opened.live, spark=opened.loaded is not None)
     check_supported(spec, way)
     check_alternatives(queries, way)
@@ -189,8 +189,7 @@ def _measured(queries: Sequence[Query], opened: OpenedEvents) -> list[Any]:
     from cluster.spark.stats import measure_on_spark
 
     try:
-        trace = opened.loaded.trace
-        return list(measure_on_spark(queries, trace.frame, trace.columns))
+        return list(measure_on_spark(queries, opened.loaded.trace, nan_as_null=opened.source.format.nan_as_null))
     except StatisticsError as err:
         return [err] * len(queries)
 

@@ -15,6 +15,7 @@ from actors.sink import bound_aliases
 from costmodel.statistics import Statistics
 from decopa.errors import DecoPaWarning
 from decopa.planning.plan import Plan
+from decopa.query.names import RESULT_COLUMNS
 from decopa.query.query import Query
 
 
@@ -99,7 +100,7 @@ def _united(query: Query, tables: Sequence[pa.Table]) -> pa.Table:
     distinct = [group[0] if len(group) == 1 else _without_repeats(group, list(names)) for names, group in alike.items()]
     whole = pa.concat_tables(distinct, promote_options="default").unify_dictionaries().combine_chunks()
     returned = [f"{attr.alias}.{attr.name}" for attr in query.returns]
-    wanted = ["query", "start_ts", "end_ts", *query.positive_aliases, *dict.fromkeys(returned)]
+    wanted = [*RESULT_COLUMNS, *query.positive_aliases, *dict.fromkeys(returned)]
     return whole.select(wanted).take(pc.sort_indices(whole, sort_keys=_sort_keys(whole, query)))
 
 

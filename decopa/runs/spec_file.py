@@ -2,14 +2,13 @@
 
     {"format": "decopa-run", "version": 1, "queries": "PATTERN ...", "spec": {"trace": {...}, "planning": {...}, ...}}
 
-Fields at their default are left out, so that a document says what somebody chose. What a document holds is checked
-against the declared kinds; nothing in it names code.
+Fields at their default are left out, so that a document says what somebody chose. Plans and statistics are documents
+of their own, as texts. What a document holds is checked against the declared kinds; nothing in it names code.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import types
 from collections.abc import Mapping, Sequence
@@ -20,6 +19,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from cluster.checkpoint.store import RUN_FILE, CheckpointStore
 from costmodel import stats_file
 from costmodel.statistics import Statistics
+from decopa.documents import read_document
 from decopa.errors import CheckpointError, DecoPaError
 from decopa.language.text.parser import parse_workload
 from decopa.planning.plan import Plan
@@ -42,20 +42,14 @@ def to_document(spec: RunSpec, queries: Sequence[Query]) -> dict[str, Any]:
     }
 
 
-def from_document(document: Any, where: str) -> tuple[RunSpec, tuple[Query, ...]]:
-    """The run that `to_document` wrote; `where` is how messages call the document."""
-    if not isinstance(document, Mapping) or document.get("format") != FORMAT:
-        raise CheckpointError(f'{where} describes no run: it has no "format": "{FORMAT}"')
-    if document.get("version") != VERSION:
-        raise CheckpointError(
-            f"{where} has version {document.get('version')!r}, this decopa reads version {VERSION}; finish the run "
-            "with the decopa that began it"
-        )
-    if sorted(document) != ["format", "queries", "spec", "version"] or not isinstance(document["queries"], str):
-        raise CheckpointError(f"{where} is damaged: it must have format, version, queries and spec")
+def from_json(content: str | bytes, where: str) -> tuple[RunSpec, tuple[Query, ...]]:
+    """The run that a document of `to_document` describes; `where` is how messages call it."""
+    remedy = "finish the run with the decopa that began it, or start anew"
+    document = read_document(content, format=FORMAT, version=VERSION, name=where, error=CheckpointError, remedy=remedy)
+    document.check_fields(("format", "version", "queries", "spec"))
     try:
-        spec = _decoded(RunSpec, document["spec"], f"{where}: spec")
-        queries = parse_workload(document["queries"])
+        spec = _decoded(RunSpec, document.value("spec", dict), f"{where}: spec")
+        queries = parse_workload(document.value("queries", str))
     except CheckpointError:
         raise
     except DecoPaError as err:
@@ -67,7 +61,7 @@ def from_document(document: Any, where: str) -> tuple[RunSpec, tuple[Query, ...]
 def read_run(store: CheckpointStore) -> tuple[RunSpec, tuple[Query, ...]]:
     """The run that is kept with checkpoints."""
     where = f"{store.location}/{RUN_FILE}"
-    spec, queries = from_document(store.read_run(), where)
+    spec, queries = from_json(store.read_run(), where)
     if spec.checkpoints is None or spec.output is None or spec.trace.path is None:
         raise CheckpointError(f"{where} is damaged: it names no trace, no output or no checkpoints")
     return spec, queries
@@ -75,9 +69,9 @@ def read_run(store: CheckpointStore) -> tuple[RunSpec, tuple[Query, ...]]:
 
 def _encoded(value: Any) -> Any:
     if isinstance(value, Plan):
-        return json.loads(value.to_json())
+        return value.to_json()
     if isinstance(value, Statistics):
-        return json.loads(stats_file.to_json(value))
+        return stats_file.to_json(value)
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Path):
@@ -115,9 +109,9 @@ def _decoded(kind: Any, value: Any, where: str) -> Any:
         _if(isinstance(value, list), value, where, "a list")
         return tuple(_decoded(get_args(kind)[0], item, f"{where}[{place}]") for place, item in enumerate(value))
     if kind is Plan:
-        return Plan.from_json(json.dumps(value))
+        return Plan.from_json(_if(isinstance(value, str), value, where, "a plan"))
     if kind is Statistics:
-        return stats_file.from_json(json.dumps(value), where)
+        return stats_file.from_json(_if(isinstance(value, str), value, where, "statistics"), where)
     if dataclasses.is_dataclass(kind):
         return _record(kind, value, where)
     return _scalar(kind, value, where)

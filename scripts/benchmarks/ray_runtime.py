@@ -29,6 +29,7 @@ from cluster.ray_session import ray_session
 from costmodel.capacity import Capacity
 from decopa.api import make_plan
 from decopa.planning.plan import Plan
+from decopa.report.table import markdown_table
 from decopa.traces.synthetic import SyntheticSpec
 from scripts.benchmarks.memory import resident_mib
 from shuffler.source.pacing import Replay
@@ -73,9 +74,8 @@ def main() -> int:
         for part in args.only:
             print(f"\n== {part}", flush=True)
             goals += _PARTS[part](args)
-    print("\n| what | value | goal |\n| --- | --- | --- |")
-    for goal in goals:
-        print(f"| {goal.text} | {goal.value:,.3g} | {goal.verdict} |")
+    rows = [(goal.text, f"{goal.value:,.3g}", goal.verdict) for goal in goals]
+    print("\n" + markdown_table(("what", "value", "goal"), rows, words=(0, 1, 2)))
     return 0
 
 

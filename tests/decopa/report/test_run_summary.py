@@ -12,6 +12,7 @@ from actors.reports import OperatorReport
 from decopa.api import run_detailed
 from decopa.language.text.parser import parse
 from decopa.planning.plan import QueryPlan
+from decopa.planning.predict import Prediction, Total, predict
 from decopa.report.run_summary import (
     BOTTLENECK,
     PartSummary,
@@ -25,7 +26,6 @@ from decopa.report.run_summary import (
     span_text,
     time_text,
 )
-from decopa.runs.prediction import Prediction, Total, predict
 from decopa.runs.result import RunResult
 from decopa.traces.synthetic import SyntheticSpec
 
