@@ -26,7 +26,7 @@ from actors.node import SinkNode, UnitNode
 from actors.outlet import Outcome, OutletSpec, outcome_of
 from actors.reports import UnitReport
 from actors.sink import MatchSink
-from decopa.planning.plan import Rule
+from decopa.planning.roles import Rule
 from shuffler.exchange.channel import Message
 from shuffler.exchange.node import Marks
 from shuffler.exchange.outbox import FlushPolicy

@@ -67,6 +67,8 @@ UNKNOWN_AGES: tuple[UnknownAge, ...] = get_args(UnknownAge)
 
 #: Of one file of matches or events, by its suffix; and of the parts that a run with checkpoints publishes.
 FILE_FORMATS = ("parquet", "csv", "jsonl")
+#: In place of a file or folder: matches are counted and not made.
+NO_OUTPUT = "none"
 PART_FORMATS = ("parquet", "jsonl")
 #: What a column of a live stream can hold.
 COLUMN_KINDS = ("int", "float", "string", "bool", "time")

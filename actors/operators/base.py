@@ -9,6 +9,7 @@ from typing import Protocol
 from actors.columnar.memory import StateMemory
 from actors.columnar.output import Counters
 from decopa.planning.plan import PlanOperator, QueryPlan
+from decopa.planning.roles import Roles
 from decopa.query.binding import BoundQuery
 from shuffler.rows.batch import Batch
 
@@ -25,6 +26,10 @@ class OperatorSpec:
     memory: StateMemory = field(default_factory=StateMemory)
     #: Matches are not asked for, only their number: batches that are yielded have a length and no columns.
     counting: bool = False
+
+    @property
+    def roles(self) -> Roles:
+        return self.plan.roles(self.operator)
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,10 @@ class JoinLogic:
             for side in range(2)
         )
         self._passed = tuple(_passed_rule(pairing) for pairing in pairings)
-        self.late_side = next((side for side in range(2) if self._passed[side] is not None), None)
+        # Stored rows of one event are found by their bounds alone; among others the late side would look at more rows
+        # than the other side does, which costs more than putting matches in order afterwards if few pairs match.
+        exact = [inputs[1 - side].layout.place("max_ts") == "min_ts" for side in range(2)]
+        self.late_side = next((side for side in range(2) if self._passed[side] is not None and exact[side]), None)
         self._watermarks = [NOTHING_YET, NOTHING_YET]
         self._kept = [0, 0]
 

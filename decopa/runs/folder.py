@@ -15,6 +15,7 @@ from actors.parts import FolderSpec, Publication, StagedPart
 from decopa.choices import Order
 from decopa.errors import OutputError
 from decopa.query.query import Query
+from decopa.runs.spec import RunSpec
 
 
 @dataclass(frozen=True)
@@ -42,18 +43,22 @@ class MatchFolder:
 
     def to_ray(self) -> Any:
         """As a Ray Dataset, on the Ray that this program is connected to."""
-        import ray.data
+        from cluster.datasets import read_parts
 
-        return ray.data.read_parquet([str(file) for file in self.files])
+        return read_parts(self.files)
 
     def to_spark(self, session: Any) -> Any:
         """As a data frame of a Spark session."""
         return session.read.parquet(*[str(file) for file in self.files])
 
 
-def check_folder(queries: Sequence[Query], order: Order | None) -> None:
+def check_folder(spec: RunSpec, queries: Sequence[Query]) -> None:
     """Refuses what units cannot write as parts on their own."""
-    if order is Order.CANONICAL:
+    if spec.count:
+        raise OutputError("a count has no matches to write; leave out the folder, or the count")
+    if spec.output is not None and spec.output.format != "parquet":
+        raise OutputError("units write Parquet; leave out --out-format, or name a file")
+    if spec.order == Order.CANONICAL.value:
         raise OutputError(
             'units write a folder side by side, so its matches have no order as a whole; leave out order="canonical" '
             "(--order), or name a file"

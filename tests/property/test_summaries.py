@@ -14,9 +14,13 @@ from hypothesis import strategies as st
 
 import decopa
 from actors.columnar.jit import interpreted
+from decopa.planning.plan import Plan
 from decopa.query.predicate import Attr
 from decopa.query.query import Query
 from decopa.query.summary import Aggregate, Summary
+from decopa.runs.execute import execute
+from decopa.runs.prepare import prepare
+from decopa.runs.spec import Planning, RunSpec, TraceOptions
 from tests.property.test_matches import ATTRIBUTES
 from tests.support.engine import table_of
 from tests.support.examples import examples
@@ -58,6 +62,20 @@ def figure(aggregate: Aggregate, rows: Sequence[dict[str, Any]]) -> Any:
     }[aggregate.function]
 
 
+def found_by(
+    query: Query,
+    events: pa.Table,
+    *,
+    plan: Plan | None = None,
+    batch_size: int | None = None,
+    interleaving: Random | None = None,
+    count: bool = False,
+) -> pa.Table:
+    planning = Planning(plan=plan, strategy="left-deep")
+    spec = RunSpec(TraceOptions(batch_size=batch_size), planning, runtime="local", count=count)
+    return execute(prepare(spec, [query], events), interleaving=interleaving).matches
+
+
 @st.composite
 def summaries(draw: st.DrawFn, query: Query) -> Summary:
     plain = [alias for alias in query.positive_aliases if alias not in query.kleene_aliases]
@@ -85,8 +103,8 @@ def test_figures_are_those_of_the_matches_under_any_plan(data: st.DataObject) ->
     plan = data.draw(plans(figures))
     interleaving = Random(data.draw(st.integers(0, 2**16)))
     with interpreted(), poisoned_memory():
-        expected = by_hand(decopa.run(rows, events).to_pylist(), summary)
-        found = decopa.run_detailed(figures, events, plan=plan, batch_size=2, interleaving=interleaving).matches
+        expected = by_hand(found_by(rows, events).to_pylist(), summary)
+        found = found_by(figures, events, plan=plan, batch_size=2, interleaving=interleaving)
     assert [{name: row[name] for name in row if name != "query"} for row in found.to_pylist()] == expected
 
 
@@ -97,8 +115,8 @@ def test_counting_without_matches_counts_them_all(data: st.DataObject) -> None:
     events = table_of(data.draw(streams(query)), ATTRIBUTES)
     plan = data.draw(plans(query))
     with interpreted(), poisoned_memory():
-        expected = decopa.run(query, events).num_rows
-        found = decopa.run(query, events, plan=plan, batch_size=3, count=True)
+        expected = found_by(query, events).num_rows
+        found = found_by(query, events, plan=plan, batch_size=3, count=True)
     assert found.column("count(*)").to_pylist() == [expected]
 
 
@@ -106,7 +124,8 @@ def test_subsets_of_a_group_are_counted_beyond_64_bits() -> None:
     types = ["A", *["B"] * 100, "C"]
     trace = {"id": list(range(102)), "ts": list(range(102)), "type": types}
     with interpreted():
-        found = decopa.run("PATTERN SEQ(A a, KL(B b), C c) WITHIN 1 s RETURN count(*)", pa.table(trace))
+        query = decopa.parse("PATTERN SEQ(A a, KL(B b), C c) WITHIN 1 s RETURN count(*)")
+        found = found_by(query, pa.table(trace))
     assert found.column("count(*)").to_pylist() == [2**100 - 1]
 
 
@@ -114,6 +133,7 @@ def test_sums_do_not_depend_on_the_order_of_matches() -> None:
     values = [1e16, 1.0, -1e16, 1e-3] * 5
     trace = {"id": list(range(20)), "ts": list(range(20)), "type": ["A"] * 20, "x": values}
     with interpreted():
-        found = decopa.run("PATTERN A a WITHIN 1 s RETURN sum(a.x), avg(a.x)", pa.table(trace)).to_pylist()
+        query = decopa.parse("PATTERN A a WITHIN 1 s RETURN sum(a.x), avg(a.x)")
+        found = found_by(query, pa.table(trace)).to_pylist()
     assert found[0]["sum(a.x)"] == math.fsum(values)
     assert found[0]["avg(a.x)"] == float(sum(map(Fraction, values)) / 20)

@@ -1,0 +1,32 @@
+"""The local runtime of a prepared run: the whole plan in this process."""
+
+from __future__ import annotations
+
+import random
+import time
+
+from actors.outlet import OutletSpec
+from cluster.local import DEFAULT_BATCH_SIZE, LocalRuntime
+from decopa.runs.delivery import NO_MATCHES, Found
+from decopa.runs.prepare import Prepared
+from decopa.runs.result import RunResult
+from decopa.runs.watch import Watch
+
+
+def run_here(prepared: Prepared, watch: Watch, outlet: OutletSpec, interleaving: random.Random | None = None) -> Found:
+    """Runs to the end of the events. `interleaving` draws the order between senders at random, which changes nothing
+    in the matches."""
+    watch.phase("running")
+    started = time.perf_counter()
+    local = LocalRuntime(
+        prepared.plan,
+        prepared.source,
+        batch_size=prepared.spec.trace.batch_size or DEFAULT_BATCH_SIZE,
+        limits=prepared.spec.limits,
+        interleaving=interleaving,
+        outlet=outlet,
+    )
+    local.run(watch.progress if watch.recorder is None else watch.recorder.watching(watch.progress))
+    outcomes = local.outcomes
+    seconds = time.perf_counter() - started
+    return Found(RunResult(NO_MATCHES, local.events, seconds, local.reports(), prepared.plan), outcomes)

@@ -1,0 +1,36 @@
+"""The Ray runtime of a prepared run: every processing unit is an actor."""
+
+from __future__ import annotations
+
+from actors.outlet import OutletSpec
+from cluster.feeding import BLOCK_ROWS
+from cluster.placement import places_needed
+from cluster.ray_runtime import RayRuntime
+from cluster.ray_session import ray_session
+from decopa.runs.delivery import NO_MATCHES, Found
+from decopa.runs.prepare import Prepared
+from decopa.runs.result import RunResult
+from decopa.runs.watch import Watch
+
+
+def run_on_ray(prepared: Prepared, watch: Watch, outlet: OutletSpec) -> Found:
+    """Runs to the end of the events on the Ray of the spec, or on one that is started for the run."""
+    spec = prepared.spec
+    blocks = prepared.events.blocks(BLOCK_ROWS)
+    runtime = RayRuntime(prepared.plan, blocks, limits=spec.limits, options=spec.ray, outlet=outlet)
+    watch.phase("connecting to Ray" if spec.ray.address else "starting Ray")
+    with ray_session(address=spec.ray.address, cpus=places_needed(runtime.topology)) as dashboard:
+        if dashboard is not None:
+            watch.dashboard(dashboard)
+        watch.phase("starting the units")
+        found = runtime.run(watch.progress, watch.recorder)
+    result = RunResult(
+        NO_MATCHES,
+        found.events,
+        found.seconds,
+        found.operators,
+        prepared.plan,
+        latency=found.latency,
+        dashboard=dashboard,
+    )
+    return Found(result, found.matches)
