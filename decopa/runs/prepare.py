@@ -128,14 +128,13 @@ def check_alternatives(queries: Sequence[Query], way: Way) -> None:
 
 
 def check_delivery(spec: RunSpec, queries: Sequence[Query], way: Way) -> None:
-    """Refuses aggregates, counts and folders where matches cannot be delivered like that."""
+    """Refuses aggregates and folders where matches cannot be delivered like that."""
     in_parts = way in (Way.CHECKPOINTS, Way.STREAM)
     figures = next((query.name for query in queries if query.summary is not None), None)
-    if in_parts and (figures is not None or spec.count):
-        what = "counts" if figures is None else f"the aggregates of query {figures}"
+    if in_parts and figures is not None:
         raise QueryError(
-            f"{what} are known at the end of a run, but this one publishes matches as it goes on; leave them out, or "
-            "run without --checkpoint"
+            f"the aggregates of query {figures} are known at the end of a run, but this one publishes matches as it "
+            "goes on; leave them out, or run without --checkpoint"
         )
     if spec.output is not None and spec.output.is_folder and not in_parts:
         check_folder(spec, queries)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from cluster.options import Placement, RayOptions
+from decopa.choices import DEFAULT_MAX_FOLDER_BYTES
 from decopa.errors import DecoPaError
 from decopa.runs.spec import RunSpec
 
@@ -28,6 +29,7 @@ class Way(Enum):
 
 
 _LIVE = (Way.LIVE_LOCAL, Way.LIVE_RAY)
+_IN_PARTS = (Way.CHECKPOINTS, Way.STREAM)
 _STORED = (Way.LOCAL, Way.RAY, Way.CHECKPOINTS, Way.SPARK)
 _IN_PROCESS = (Way.LOCAL, Way.LIVE_LOCAL)
 _NO_RAY = "is about Ray; leave it out, or use --runtime ray"
@@ -131,6 +133,24 @@ OPTIONS: tuple[Option, ...] = (
         "Output.overwrite",
         lambda spec: spec.output is not None and spec.output.overwrite,
         _on((Way.CHECKPOINTS,), "replaces a file; a run with checkpoints continues in its folder: leave it out"),
+    ),
+    Option(
+        "--out none",
+        "count",
+        lambda spec: spec.count,
+        _on(_IN_PARTS, "counts matches at the end, but this run publishes them as it goes on; name a folder"),
+    ),
+    Option(
+        "--order",
+        "order",
+        lambda spec: spec.order is not None,
+        _on(_IN_PARTS, "is that of a whole result; parts are in canonical order each: leave it out"),
+    ),
+    Option(
+        "--max-out-mb",
+        "Output.max_bytes",
+        lambda spec: spec.output is not None and spec.output.max_bytes != DEFAULT_MAX_FOLDER_BYTES,
+        _on(_IN_PARTS, "limits folders that are published at the end; leave it out"),
     ),
 )
 
