@@ -210,6 +210,17 @@ class Query:
         Positions, not types: a match binds events to aliases, so a type that appears twice may be cut between
         two sub-queries, which condition iii of Def. 1 forbids for matches that are mere sets of events.
         """
+        wanted = (frozenset(aliases), frozenset(stripped))
+        if wanted not in self._projections:
+            self._projections[wanted] = self._project(*wanted)
+        return self._projections[wanted]
+
+    @cached_property
+    def _projections(self) -> dict[tuple[frozenset[str], frozenset[str]], Query]:
+        """Projections made so far: plans ask for the same few again and again."""
+        return {}
+
+    def _project(self, aliases: frozenset[str], stripped: frozenset[str]) -> Query:
         unknown = sorted(set(aliases) - set(self.aliases))
         if unknown:
             raise QueryError(f"no alias '{unknown[0]}' in {self.pattern}{did_you_mean(unknown[0], self.aliases)}")

@@ -65,11 +65,11 @@ class DuckDBPeer:
 
     def copied(self, sql: str, path: Path) -> int:
         """Every match as a row of a Parquet file, in DuckDB's default form."""
-        (count,) = self._connection.execute(f"COPY ({sql}) TO '{path}' (FORMAT parquet)").fetchone() or (0,)
+        ((count,),) = self._connection.execute(f"COPY ({sql}) TO '{path}' (FORMAT parquet)").fetchall()
         return int(count)
 
     def counted(self, sql: str) -> int:
-        (count,) = self._connection.execute(f"SELECT count(*) FROM ({sql})").fetchone() or (0,)
+        ((count,),) = self._connection.execute(f"SELECT count(*) FROM ({sql})").fetchall()
         return int(count)
 
     def match_rows(self) -> list[tuple[object, ...]]:
