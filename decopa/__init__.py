@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         run,
         run_detailed,
         run_with_checkpoints,
+        session,
         stats,
         stream,
     )
@@ -65,6 +66,7 @@ _HOMES = {
         "run",
         "run_detailed",
         "run_with_checkpoints",
+        "session",
         "stats",
         "stream",
     ),
@@ -148,6 +150,7 @@ __all__ = [
     "run",
     "run_detailed",
     "run_with_checkpoints",
+    "session",
     "stats",
     "stream",
 ]

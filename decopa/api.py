@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -99,6 +100,19 @@ def run_detailed(
     result = run_spec(spec, as_workload(query), events, watch=watch)
     result.warn()
     return result
+
+
+@contextmanager
+def session(*, address: str | None = None, places: int = 64) -> Iterator[str | None]:
+    """Inside, all runs share one Ray: the cluster at `address`, or one that is started here; yields its dashboard.
+
+    Without a session every run that needs Ray starts one of its own, which takes seconds. `places` is the number of
+    units and shufflers that fit on a Ray that is started here, all runs at a time together.
+    """
+    from cluster.ray_session import ray_session
+
+    with ray_session(address=address, cpus=places) as dashboard:
+        yield dashboard
 
 
 def run_with_checkpoints(
