@@ -43,6 +43,7 @@ class FeedBlock:
     rows: int
     place: Place
     first_ts: int
+    last_ts: int
 
 
 class BlockSource(Protocol):
@@ -89,9 +90,9 @@ class TraceBlocks:
 
 
 def pack_block(block: Block, form: EventFormat) -> FeedBlock:
-    ts = form.columns.ts
-    first = timestamps_us(block.rows.column(ts).slice(0, 1), ts, block.place)
-    return FeedBlock(_stream_of(block.rows), block.rows.num_rows, block.place, int(first[0]))
+    ts, rows = form.columns.ts, block.rows.num_rows
+    first, last = (int(timestamps_us(block.rows.column(ts).slice(row, 1), ts, block.place)[0]) for row in (0, rows - 1))
+    return FeedBlock(_stream_of(block.rows), rows, block.place, first, last)
 
 
 def _stream_of(rows: pa.RecordBatch) -> pa.Buffer:
