@@ -1,4 +1,4 @@
-"""Runs: what happens between a plan and the matches that a user gets, whatever the runtime.
+"""Runs: a run is a value, prepared in one place and carried out by one of the runtimes.
 
-Imports everything below `decopa`; nothing here parses arguments or prints.
+Imports planning, the engine and `cluster`; Ray and Spark load only when a run needs them. Prints nothing.
 """

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from decopa.query.query import Query
-from decopa.results import MatchKey, combined, match_keys, united
-from shuffler.columns import Ints, Place, timestamps_us
+from decopa.runs.result import MatchKey, combined, match_keys, united
+from shuffler.rows.columns import Ints, Place, timestamps_us
 
 
 class Publication:

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import assume, given, note, settings
 from hypothesis import strategies as st
 
-from actors.jit import interpreted
+from actors.columnar.jit import interpreted
+from decopa.language.text.parser import parse
 from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan
 from decopa.planning.spread import spread_units
-from decopa.query.parser import parse
-from shuffler import outbox
-from shuffler.columns import Place
+from shuffler.exchange import outbox
+from shuffler.rows.columns import Place
 from tests.property.test_matches import ATTRIBUTES
 from tests.support.brute_force import brute_force, brute_force_by_window, canonical
 from tests.support.engine import matches_of, table_of

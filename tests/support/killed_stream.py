@@ -19,10 +19,10 @@ from typing import Any
 import ray
 
 import decopa
-from actors.jit import interpreted
+from actors.columnar.jit import interpreted
 from cluster.spark.session import Executors, prepare_java, spark_on_ray
 from cluster.spark.stream_log import StreamLog
-from shuffler.checks import TraceColumns
+from shuffler.source.checks import TraceColumns
 from tests.support.sessions import OBJECT_STORE_BYTES, QUICK_START
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from cluster.spark.handover import Reach, handed_after
+from decopa.language.text.parser import parse_workload
 from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan
-from decopa.query.parser import parse_workload
 
 
 def reach(*queries: str) -> Reach:

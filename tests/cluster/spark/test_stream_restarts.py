@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import decopa
-from actors.jit import interpreted
-from shuffler.checks import TraceColumns
-from shuffler.lateness import Lateness
+from actors.columnar.jit import interpreted
+from shuffler.source.checks import TraceColumns
+from shuffler.source.lateness import Lateness
 from tests.cluster.spark.test_streaming import events, published, streaming, write
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from decopa.query.parser import parse
+from decopa.language.text.parser import parse
 from decopa.runs.publication import Publication
 
 EITHER = parse("PATTERN OR(SEQ(A a, B b), SEQ(A a, B b, NOT(C c))) WITHIN 10 us")
