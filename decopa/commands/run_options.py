@@ -123,6 +123,15 @@ def add_stream_arguments(run: argparse.ArgumentParser) -> None:
         "--late", choices=LATE_POLICIES, help="what to do with events that come later still (default: fail)"
     )
     live.add_argument(
+        "--part-rows", metavar="N", type=count, help="matches in a part, if --out is a folder (default: 100,000)"
+    )
+    live.add_argument(
+        "--part-every",
+        metavar="TIME",
+        type=duration,
+        help="the longest that a match waits for its part, if --out is a folder (default: 10 s)",
+    )
+    live.add_argument(
         "--schema",
         metavar="NAME=KIND,...",
         type=kinds,
@@ -149,10 +158,12 @@ def check(args: argparse.Namespace) -> None:
     if args.dead_letters is not None and args.bad_rows != "divert":
         raise DecoPaError("--dead-letters is about rows that are diverted; add --bad-rows divert")
     if str(args.trace) != "-":
-        for name in ("allowed_lateness", "late", "schema"):
+        for name in ("allowed_lateness", "late", "schema", "part_rows", "part_every"):
             if getattr(args, name) is not None:
                 flag = name.replace("_", "-")
                 raise DecoPaError(f"--{flag} is about live streams; leave it out, or read one with --trace -")
+    elif args.report is not None:
+        raise DecoPaError("--report is about stored traces; watch a live run on Ray's dashboard (docs/profiling.md)")
 
 
 def ray_options(args: argparse.Namespace, capacity: Capacity) -> RayOptions:
