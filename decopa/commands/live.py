@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from decopa.commands import run_options
 from decopa.commands.inputs import capacity_of
 from decopa.commands.run import Prepared, check_conditions, parts_of, prepared_plan, ray_for
-from decopa.commands.terminal import Progress, progress_line, tell, width
+from decopa.commands.terminal import Progress, Silence, progress_line, tell, width
 from decopa.errors import TraceError
 
 if TYPE_CHECKING:
@@ -50,6 +50,9 @@ def run_live(args: argparse.Namespace, queries: Sequence[Query], given: Plan | N
                 run = _made(args, queries, source, prepared, stop)
                 outlet.write(run.nothing)
                 progress.phase("starting the units" if args.runtime == "ray" else "running")
+                if args.out is None and sys.stdout.isatty():  # lines of matches and of progress would mix
+                    progress.clear()
+                    progress = Silence()
                 _publish(run, outlet, progress)
         except StreamStopped:
             pass  # before there was anything to run on
@@ -73,8 +76,7 @@ def _publish(run: LiveRun, outlet: Outlet, progress: Progress) -> None:
         try:
             for matches in run:
                 outlet.write(matches)
-                far = run.summary()
-                progress(far.events, sum(far.matches.values()))
+                progress(run.events, run.matches)
         except BrokenPipeError:  # whoever read the matches has seen enough
             quiet_stream(sys.stdout)
 

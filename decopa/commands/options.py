@@ -21,7 +21,8 @@ _QUERY_HELP = "a file with one or more queries, or the text of a query"
 _RUN_ABOUT = """\
 Finds every match of a query (or of several) in a trace: measures the trace unless --stats is given,
 makes a plan for --units processing units unless --plan is given, runs it, and shows what every
-operator was expected to do and what it did. Without --out the first matches are shown."""
+operator was expected to do and what it did. Without --out the first matches are shown. Matches of a
+live stream (--trace -) come as they happen, as JSON lines without --out."""
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -153,7 +154,10 @@ def _add_run_arguments(run: argparse.ArgumentParser) -> None:
     run.add_argument("query", metavar="QUERY", help=_QUERY_HELP)
     _add_trace_arguments(run, required=True, live=True)
     _add_planning_arguments(run)
-    _add_output_arguments(run, "where matches go: .parquet, .csv (lists joined by ';') or .jsonl")
+    _add_output_arguments(
+        run,
+        "where matches go: .parquet, .csv (lists joined by ';') or .jsonl; of a live stream also a folder for parts",
+    )
     _add_quiet(run)
     add_runtime_arguments(run)
     add_spark_argument(run, "read, clean, sort and measure the trace on Spark, for traces of any size")

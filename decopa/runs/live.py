@@ -97,10 +97,10 @@ class LiveRun:
         self._ended = False
         self._started = time.perf_counter()
         self._seconds = 0.0
-        self._matches = self._tables()
+        self._steps = self._tables()
 
     def __iter__(self) -> Iterator[pa.Table]:
-        return self._matches
+        return self._steps
 
     def __enter__(self) -> LiveRun:
         return self
@@ -123,7 +123,17 @@ class LiveRun:
 
     def close(self) -> None:
         """Ends the run at once; what has not been handed out is dropped."""
-        self._matches.close()
+        self._steps.close()
+
+    @property
+    def events(self) -> int:
+        """Events that were worked on so far; on Ray, that were handed to the shufflers."""
+        return 0 if self._running is None else self._running.events
+
+    @property
+    def matches(self) -> int:
+        """Matches that were handed out so far."""
+        return sum(self._counts.values())
 
     @property
     def nothing(self) -> pa.Table:
@@ -137,8 +147,7 @@ class LiveRun:
 
     def summary(self) -> LiveSummary:
         """How far the run has come; complete once it is over."""
-        running = self._running
-        events = 0 if running is None else running.events
+        running, events = self._running, self.events
         report = None if running is None or isinstance(running, LocalRuntime) else running.report
         operators = () if report is None else report.operators
         if isinstance(running, LocalRuntime):
@@ -171,6 +180,8 @@ class LiveRun:
                 self._ended = not running.stopped
             finally:
                 self._seconds = time.perf_counter() - self._started
+        if self._stop is not None:
+            self._stop.close()
 
     def _start(self, open_: ExitStack) -> LocalRuntime | RayLive:
         if self._runtime == "local":

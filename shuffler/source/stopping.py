@@ -14,12 +14,13 @@ class Stop:
 
     def __init__(self) -> None:
         self._reading, self._writing = os.pipe()
-        self._set = False
+        self._set = self._closed = False
 
     def set(self) -> None:
         if not self._set:
             self._set = True
-            os.write(self._writing, b".")
+            if not self._closed:
+                os.write(self._writing, b".")
 
     def is_set(self) -> bool:
         return self._set
@@ -29,8 +30,11 @@ class Stop:
         return self._reading
 
     def close(self) -> None:
-        os.close(self._reading)
-        os.close(self._writing)
+        """Nobody waits any more; may be called again."""
+        if not self._closed:
+            self._closed = True
+            os.close(self._reading)
+            os.close(self._writing)
 
     def __enter__(self) -> Stop:
         return self

@@ -73,7 +73,7 @@ def test_a_pause_pushes_every_match_on(shufflers: int) -> None:
 
 def test_batches_together_are_what_a_stored_run_finds(events: pa.Table) -> None:
     parts = [events.slice(start, 100).combine_chunks().to_batches()[0] for start in range(0, events.num_rows, 100)]
-    run = decopa.watch(WORKLOAD, iter(parts), runtime="ray", units=12, ray=RayOptions(shufflers=2))
+    run = decopa.watch(WORKLOAD, iter(parts), runtime="ray", units=2, ray=RayOptions(shufflers=2))
     found = [row for table in run for row in table.to_pylist()]
     expected = decopa.run(WORKLOAD, events).to_pylist()
     assert sorted(map(repr, found)) == sorted(map(repr, expected))
