@@ -201,16 +201,17 @@ def test_a_driver_killed_between_hand_over_and_commit_goes_on(events: pa.Table, 
         write(events.slice(150 * number, 150), tmp_path / "in", number)
     last = events.slice(599).set_column(1, "ts", pa.array([events["ts"][-1].as_py() + 10**7]))
     write(last.set_column(0, "id", pa.array([10**9])), tmp_path / "in", 4)
-    assert driver(tmp_path, "2", point, "1") == -signal.SIGKILL
-    assert driver(tmp_path, "3") == 0
+    driver(tmp_path, "2", point, "1", status=-signal.SIGKILL)
+    driver(tmp_path, "3", status=0)
     expected = as_rows(decopa.run(query, events))
     assert len(expected) > 50
     assert published(tmp_path / "out") == expected
 
 
-def driver(folder: Path, *arguments: str) -> int:
+def driver(folder: Path, *arguments: str, status: int) -> None:
     command = [sys.executable, "-m", "tests.support.killed_stream", str(folder), *arguments]
-    return subprocess.run(command, env=dict(os.environ), timeout=200, capture_output=True).returncode
+    ended = subprocess.run(command, env=dict(os.environ), timeout=200, capture_output=True, text=True)
+    assert ended.returncode == status, ended.stderr[-5_000:]
 
 
 def test_a_stream_that_has_ended_says_so_and_gives_its_cpus_back(
