@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         run_with_checkpoints,
         stats,
         stream,
+        watch,
     )
     from decopa.choices import Objective, Reading
     from decopa.errors import (
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from decopa.planning.plan import Plan
     from decopa.query.query import Query
     from decopa.report.explain import explain
+    from decopa.runs.live import LiveRun, LiveSummary
     from decopa.runs.result import RunResult
     from decopa.runs.spec import Output, Planning, RunSpec, TraceOptions
     from decopa.runs.watch import Watch
@@ -66,6 +68,7 @@ _HOMES = {
         "run_with_checkpoints",
         "stats",
         "stream",
+        "watch",
     ),
     "decopa.choices": (
         "Objective",
@@ -90,6 +93,7 @@ _HOMES = {
     "decopa.planning.plan": ("Plan",),
     "decopa.query.query": ("Query",),
     "decopa.report.explain": ("explain",),
+    "decopa.runs.live": ("LiveRun", "LiveSummary"),
     "decopa.runs.result": ("RunResult",),
     "decopa.runs.spec": (
         "Output",
@@ -115,6 +119,8 @@ __all__ = [
     "Lateness",
     "LimitError",
     "Limits",
+    "LiveRun",
+    "LiveSummary",
     "Objective",
     "Output",
     "OutputError",
@@ -147,6 +153,7 @@ __all__ = [
     "run_with_checkpoints",
     "stats",
     "stream",
+    "watch",
 ]
 
 

@@ -129,6 +129,15 @@ def add_stream_arguments(run: argparse.ArgumentParser) -> None:
         "--late", choices=LATE_POLICIES, help="what to do with events that come later still (default: fail)"
     )
     live.add_argument(
+        "--part-rows", metavar="N", type=count, help="matches in a part, if --out is a folder (default: 100,000)"
+    )
+    live.add_argument(
+        "--part-every",
+        metavar="TIME",
+        type=duration,
+        help="the longest that a match waits for its part, if --out is a folder (default: 10 s)",
+    )
+    live.add_argument(
         "--schema",
         metavar="NAME=KIND,...",
         type=kinds,
@@ -170,6 +179,12 @@ def check(args: argparse.Namespace) -> None:
             raise DecoPaError(message)
     if args.checkpoint is not None and (args.out is None or args.out.suffix):
         raise DecoPaError("a run with --checkpoint needs --out DIR, a folder for the parts of its result")
+    if args.trace != STANDARD_INPUT:
+        for flag, value in (("--part-rows", args.part_rows), ("--part-every", args.part_every)):
+            if value is not None:
+                raise DecoPaError(f"{flag} is about live streams; leave it out, or read one with --trace -")
+    elif args.report is not None:
+        raise DecoPaError("--report is about stored traces; watch a live run on Ray's dashboard (docs/profiling.md)")
     if args.checkpoint is not None and args.trace == STANDARD_INPUT:
         raise DecoPaError("a live stream cannot be read again, so it cannot have checkpoints; leave out --checkpoint")
 

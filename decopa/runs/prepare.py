@@ -114,14 +114,14 @@ def check_alternatives(queries: Sequence[Query], way: Way) -> None:
     Two alternatives may find the same match. If a NOT holds one of them back, it may come after a part that has
     published the other, and would be published twice.
     """
-    if way not in (Way.CHECKPOINTS, Way.STREAM):
+    if way is not Way.CHECKPOINTS:
         return
     for query in queries:
         held = [bool(branch.negations) for branch in query.branches]
         if len(held) > 1 and any(held):
-            where = "with checkpoints" if way is Way.CHECKPOINTS else "as a stream"
             raise CheckpointError(
-                f"query {query.name}: OR together with NOT cannot run {where}; write one query for each alternative"
+                f"query {query.name}: OR together with NOT cannot run with checkpoints; write one query for each "
+                "alternative"
             )
 
 
