@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -11,12 +12,14 @@ if TYPE_CHECKING:
     from costmodel.capacity import Capacity
     from costmodel.statistics import Statistics
     from decopa.api import (
+        calibrate,
         make_plan,
         plan,
         resume,
         run,
         run_detailed,
         run_with_checkpoints,
+        scale,
         stats,
         stream,
         watch,
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from decopa.report.explain import explain
     from decopa.runs.live import LiveRun, LiveSummary
     from decopa.runs.result import RunResult
+    from decopa.runs.scale_test import ScaleSettings
     from decopa.runs.spec import Output, Planning, RunSpec, TraceOptions
     from decopa.runs.watch import Watch
     from shuffler.rows.events import TraceColumns
@@ -60,12 +64,14 @@ _HOMES = {
     "costmodel.capacity": ("Capacity",),
     "costmodel.statistics": ("Statistics",),
     "decopa.api": (
+        "calibrate",
         "make_plan",
         "plan",
         "resume",
         "run",
         "run_detailed",
         "run_with_checkpoints",
+        "scale",
         "stats",
         "stream",
         "watch",
@@ -95,6 +101,7 @@ _HOMES = {
     "decopa.report.explain": ("explain",),
     "decopa.runs.live": ("LiveRun", "LiveSummary"),
     "decopa.runs.result": ("RunResult",),
+    "decopa.runs.scale_test": ("ScaleSettings",),
     "decopa.runs.spec": (
         "Output",
         "Planning",
@@ -135,6 +142,7 @@ __all__ = [
     "Replay",
     "RunResult",
     "RunSpec",
+    "ScaleSettings",
     "Spill",
     "Statistics",
     "StatisticsError",
@@ -142,6 +150,7 @@ __all__ = [
     "TraceError",
     "TraceOptions",
     "Watch",
+    "calibrate",
     "explain",
     "make_plan",
     "parse",
@@ -151,6 +160,7 @@ __all__ = [
     "run",
     "run_detailed",
     "run_with_checkpoints",
+    "scale",
     "stats",
     "stream",
     "watch",
@@ -178,6 +188,8 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("decopa.language.builder")
     if name not in _HOME:
         raise AttributeError(f"module 'decopa' has no attribute '{name}'")
+    if "IPython" in sys.modules:  # values draw themselves in a notebook
+        importlib.import_module("decopa.report.notebook").install()
     return getattr(importlib.import_module(_HOME[name]), name)
 
 

@@ -13,10 +13,16 @@ from actors.group import Limits
 from cluster.options import Checkpoints, RayOptions
 from costmodel.capacity import Capacity
 from costmodel.statistics import Statistics
-from decopa.choices import Reading
+from decopa.choices import (
+    DEFAULT_CALIBRATION_EVENTS,
+    DEFAULT_CALIBRATION_REPEATS,
+    SCALED_STRATEGIES,
+    Reading,
+)
 from decopa.language.text.parser import parse_workload
 from decopa.planning.plan import Plan
 from decopa.query.query import Query
+from decopa.runs.calibration import calibrated, largest_branch, made_up_events
 from decopa.runs.execute import run_spec
 from decopa.runs.measure import measure
 from decopa.runs.opening import open_events
@@ -29,7 +35,10 @@ from shuffler.source.trace import Events
 if TYPE_CHECKING:
     from cluster.checkpoint.recovery import CheckpointedRun
     from cluster.spark.match_stream import MatchStream
+    from costmodel.calibration import Calibration
     from decopa.runs.live import LiveRun
+    from decopa.runs.scale_points import Point
+    from decopa.runs.scale_test import ScaleSettings
 
 QueryLike = str | Query | Sequence[Query]
 _NO_PLANNING, _NO_TRACE, _NO_LIMITS, _NO_RAY = Planning(), TraceOptions(), Limits(), RayOptions()
@@ -190,6 +199,46 @@ def stats(query: QueryLike, events: Events, *, trace: TraceOptions = _NO_TRACE, 
     """Rates and selectivities of each query, measured from the events: what `plan` and `explain` take."""
     source = open_events(trace, events).source
     return [one.statistics for one in measure(as_workload(query), source, seed=seed)]
+
+
+def calibrate(
+    query: QueryLike,
+    events: Events | None = None,
+    *,
+    trace: TraceOptions = _NO_TRACE,
+    address: str | None = None,
+    repeats: int = DEFAULT_CALIBRATION_REPEATS,
+) -> Calibration:
+    """What one processing unit can do with the query in a second, on Ray; `.capacity` goes into `Planning`.
+
+    Without events, numbers are made up for all attributes.
+    """
+    branch = largest_branch(as_workload(query))
+    source = made_up_events(branch, DEFAULT_CALIBRATION_EVENTS) if events is None else open_events(trace, events).source
+    return calibrated(branch, source, repeats=repeats, address=address)
+
+
+def scale(
+    query: QueryLike,
+    events: Events,
+    units: Sequence[int],
+    *,
+    strategies: Sequence[str] = SCALED_STRATEGIES,
+    settings: ScaleSettings | None = None,
+    trace: TraceOptions = _NO_TRACE,
+) -> list[Point]:
+    """The rate of events that the query sustains on each number of units, by each strategy, on Ray."""
+    from cluster.ray_session import ray_session
+    from decopa.runs.scale_points import point_keys
+    from decopa.runs.scale_test import ScaleSettings, ScaleTest
+
+    queries, source = as_workload(query), open_events(trace, events).source
+    settings = settings or ScaleSettings(DEFAULT_CAPACITY)
+    known = [one.statistics for one in measure(queries, source)]
+    test = ScaleTest(queries, known, source, settings)
+    places = max(units) * len(queries) + settings.shufflers + 1
+    with ray_session(address=settings.address, cpus=places):
+        return [test.measure(key) for key in point_keys(strategies, units)]
 
 
 def plan(

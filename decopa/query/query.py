@@ -200,6 +200,9 @@ class Query:
         returns = tuple(attr for attr in self.returns if attr.alias in kept)
         return replace(self, pattern=strip_kleene(pattern, stripped), where=where, returns=returns)
 
+    def __repr__(self) -> str:
+        return f"Query({' '.join(str(self).split())!r})"
+
     def __str__(self) -> str:
         """Canonical text: `parse(str(query)) == query`."""
         lines = [f"QUERY {quoted(self.name)}", f"PATTERN {self.pattern}"]

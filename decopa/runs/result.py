@@ -48,6 +48,12 @@ class RunResult:
     start_s: float = 0.0
     published: int | None = None
 
+    def __repr__(self) -> str:
+        return (
+            f"RunResult({self.match_count:,} matches in {self.events:,} events, {self.seconds:.3g} s, "
+            f"strategy {self.strategy}, {self.comparisons:,} comparisons)"
+        )
+
     @property
     def match_count(self) -> int:
         """All matches, whether they are in the table or were published in parts."""
