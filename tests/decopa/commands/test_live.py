@@ -68,7 +68,7 @@ def test_matches_come_while_the_stream_is_open_and_a_signal_ends_it_in_order(
     send(process, (3, "B"))
     assert next_match(process) == (1, 3)
     process.send_signal(number)
-    process.wait(60)  # with its input open: closing that would end the stream
+    process.wait()  # with its input open: closing that would end the stream
     out, err = process.communicate()
     assert (process.returncode, out) == (status, "")
     assert "Traceback" not in err
