@@ -47,7 +47,7 @@ def run_live(args: argparse.Namespace, spec: RunSpec, queries: Sequence[Query]) 
             progress.phase("waiting for the first events")
             arriving = JsonLines(sys.stdin.fileno(), ts=spec.trace.columns.ts, kinds=spec.trace.kinds, stop=stop)
             prepared = prepare(spec, queries, arriving, phase=progress.phase)
-            with _ray_for(prepared, progress):
+            with _ray_for(prepared, progress, quiet=args.quiet):
                 signals.install()  # Ray has its own idea of what to do
                 run = LiveRun(prepared, stop)
                 outlet.write(run.nothing)
@@ -70,7 +70,7 @@ def run_live(args: argparse.Namespace, spec: RunSpec, queries: Sequence[Query]) 
 
 
 @contextmanager
-def _ray_for(prepared: Prepared, progress: Progress) -> Iterator[None]:
+def _ray_for(prepared: Prepared, progress: Progress, *, quiet: bool) -> Iterator[None]:
     """A Ray for the run, if it runs on Ray: started before signals are taken over."""
     if prepared.spec.runtime == "local":
         yield
@@ -83,7 +83,7 @@ def _ray_for(prepared: Prepared, progress: Progress) -> Iterator[None]:
     progress.phase("connecting to Ray" if address else "starting Ray")
     places = places_needed(Topology(prepared.plan, prepared.spec.ray.shufflers))
     with ray_session(address=address, cpus=places) as dashboard:
-        if dashboard is not None and not isinstance(progress, Silence):
+        if dashboard is not None and not quiet:
             progress.clear()
             tell("dashboard", f"{dashboard} (while this runs)")
         yield

@@ -133,10 +133,11 @@ class _Planner:
                 return baselines.rip(branch, units)
         operators = len(baselines.split_of_plan(baselines.state_parallel(branch)))
         if units < operators:
-            self.notices.append(
-                f"{branch.pattern} needs {operators} operators but has {units} unit(s): all run on one unit; "
-                "give it more units to run them side by side"
-            )
+            if units > 1:
+                self.notices.append(
+                    f"{branch.pattern} needs {operators} operators but has {units} units: all run on one unit; give it "
+                    "more units to run them side by side"
+                )
             return self._on_one_unit(space, operators)
         match self.strategy:
             case "state":

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import html
+
 from decopa.planning.plan import Plan
 from decopa.planning.price import price_plan
 from decopa.query.query import Query
-from decopa.report.drawing import drawing, escape
-from decopa.report.explain import explain, verdict
+from decopa.report.drawing import escape
+from decopa.report.explain import explain
+from decopa.report.plan_page import NamedPlan, plan_page
 from decopa.report.run_summary import figures, matches_text
 from decopa.runs.planning import per_part
 from decopa.runs.result import RunResult
@@ -14,6 +17,7 @@ from decopa.runs.spec import DEFAULT_CAPACITY
 
 #: Matches shown of a result.
 _ROWS = 10
+_FRAME_PX = 640
 
 
 def install() -> None:
@@ -56,15 +60,13 @@ def _matches(result: RunResult) -> str:
 
 
 def _plans(result: RunResult) -> str:
-    if not result.statistics:
-        return plan_html(result.plan)
+    """The plans on a page of their own inside the notebook, so that its style and the notebook's do not mix."""
     queries = tuple(dict.fromkeys(part.query for part in result.plan.parts))
-    known = per_part(queries, result.statistics) if len(queries) == len(result.statistics) else []
-    drawn = []
-    for part, one in zip(result.plan.parts, known):
-        if one is not None:
-            priced = price_plan(part, one, DEFAULT_CAPACITY)
-            drawn.append(
-                f"<figure><figcaption>{escape(verdict(priced))}</figcaption>{drawing(priced, 'Plan')}</figure>"
-            )
-    return "".join(drawn) or plan_html(result.plan)
+    if not result.statistics or len(queries) != len(result.statistics):
+        return plan_html(result.plan)
+    known = zip(result.plan.parts, per_part(queries, result.statistics))
+    drawn = [NamedPlan(result.strategy, price_plan(part, one, DEFAULT_CAPACITY)) for part, one in known if one]
+    if not drawn:
+        return plan_html(result.plan)
+    page = html.escape(plan_page(drawn, title="Plan"), quote=True)
+    return f'<iframe srcdoc="{page}" style="width:100%;height:{_FRAME_PX}px;border:0" title="Plan"></iframe>'
