@@ -91,13 +91,18 @@ def test_a_failure_of_the_stream_or_of_a_unit_ends_the_run_with_its_cause() -> N
 
 
 def test_a_loop_that_is_left_ends_actors_and_threads() -> None:
+    before = set(threading.enumerate())
     stream = Arriving()
     stream.send((1, "A"), (2, "B"))
     with decopa.watch(QUERY, stream, runtime="ray") as run:
         for _ in run:
             break
-    stream.close()
+    stream.close()  # the thread that reads it waits for its next events
     deadline = time.monotonic() + 10
-    while any("decopa-" in thread.name for thread in threading.enumerate()) and time.monotonic() < deadline:
+    while _ours(before) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not [thread.name for thread in threading.enumerate() if "decopa-" in thread.name]
+    assert not _ours(before)
+
+
+def _ours(before: set[threading.Thread]) -> list[str]:
+    return [thread.name for thread in set(threading.enumerate()) - before if "decopa-" in thread.name]
