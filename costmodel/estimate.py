@@ -37,8 +37,9 @@ from costmodel.statistics import (
 from decopa.errors import StatisticsError, did_you_mean
 from decopa.query.analysis import Position
 from decopa.query.binding import BoundQuery, bind
+from decopa.query.members import between_members
 from decopa.query.names import duration_text
-from decopa.query.predicate import Attr, Compare, Node, Predicate, aliases_of, attributes, is_self_pair, rewrite
+from decopa.query.predicate import Predicate, aliases_of, attributes, renamed
 from decopa.query.query import Query
 
 #: Pairs that are looked at for one selectivity: a share of 1 % is then known to 5 % (one standard error).
@@ -214,18 +215,11 @@ def _conditions_between(branch: Query, one: str, other: str) -> Iterator[Predica
     """The conditions on a pair of aliases, or between members of one KL alias, on the sides of a pair."""
     for predicate in branch.where:
         if one == other:
-            if isinstance(predicate, Compare) and is_self_pair(predicate, one):
-                left, right = _renamed(predicate.left, {one: _FIRST}), _renamed(predicate.right, {one: _SECOND})
-                yield Compare(predicate.op, left, right)  # type: ignore[arg-type]
+            pair = between_members(predicate, one, earlier=_FIRST, later=_SECOND)
+            if pair is not None:
+                yield pair
         elif aliases_of(predicate) == {one, other}:
-            yield _renamed(predicate, {one: _FIRST, other: _SECOND})  # type: ignore[misc]
-
-
-def _renamed(node: Node, names: Mapping[str, str]) -> Node:
-    def change(node: Node) -> Node | None:
-        return replace(node, alias=names[node.alias]) if isinstance(node, Attr) else None
-
-    return rewrite(node, change)
+            yield renamed(predicate, {one: _FIRST, other: _SECOND})  # type: ignore[misc]
 
 
 def type_pairs(query: Query) -> list[Pair]:

@@ -16,10 +16,11 @@ from functools import cached_property
 
 from decopa.errors import QueryError, StatisticsError, did_you_mean
 from decopa.query.analysis import Position
+from decopa.query.members import is_self_pair
 from decopa.query.names import duration_text
 from decopa.query.parser import parse
 from decopa.query.pattern import And, EventRef, Pattern, Seq
-from decopa.query.predicate import aliases_of, is_self_pair
+from decopa.query.predicate import aliases_of
 from decopa.query.query import MAX_WINDOW_US, Query
 
 #: More events in one window than this are a mistake in the unit.

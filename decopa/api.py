@@ -26,6 +26,7 @@ from decopa.planning.planner import STRATEGIES as COST_BASED
 from decopa.planning.planner import plan_workload
 from decopa.planning.spread import spread_units
 from decopa.query.binding import missing_types
+from decopa.query.constant import constant_notices
 from decopa.query.parser import parse_workload
 from decopa.query.query import Query
 from decopa.results import result_table
@@ -186,6 +187,7 @@ def run_detailed(
         )
     told = len(source.notices)  # more may come while it runs
     notices = [*source.notices, *_absent_types(queries, source, required=require_types)]
+    notices += [line for one in queries for line in constant_notices(one)]
     used: tuple[Statistics, ...] = ()
     if plan is None and strategy != "left-deep":
         if statistics is None:
@@ -208,7 +210,7 @@ def run_detailed(
     return replace(
         result,
         statistics=used,
-        notices=tuple(notices),
+        notices=tuple(dict.fromkeys(notices)),
         span_us=source.span_us,
         bad_rows=len(source.dead_letters),
     )

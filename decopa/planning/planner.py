@@ -20,6 +20,7 @@ from decopa.planning.price import price_plan
 from decopa.planning.split import SplitSpace
 from decopa.planning.units import to_plan
 from decopa.planning.validate import check_structure
+from decopa.query.constant import constant_notices
 from decopa.query.query import Query
 
 #: Strategies that choose a split of their own.
@@ -61,7 +62,7 @@ def plan_workload(
     known: dict[Query, Statistics] = {}
     each = [statistics] * len(queries) if isinstance(statistics, Statistics) else statistics
     for query, its_statistics in zip(queries, each, strict=True):
-        notices += its_statistics.check_fits(query)
+        notices += [*its_statistics.check_fits(query), *constant_notices(query)]
         known |= dict.fromkeys(query.branches, its_statistics)
     branches = [branch for query in queries for branch in query.branches]
     planner = _Planner(known, capacity, strategy, reading, model, seed, notices)
