@@ -6,13 +6,17 @@
       "selectivities": [
         {"types": ["A", "B"], "selectivity": 0.01, "standard_error": 0.0004},
         {"aliases": ["a1", "b"], "selectivity": 0.02},
-        {"sub_query": "SEQ(A a, B b)", "selectivity": 0.008}
+        {"sub_query": "SEQ(A a, B b, C c)", "selectivity": 0.008, "standard_error": 0.0002, "meeting": 1.2}
       ],
       "filter_shares": {"a1": 0.5},
       "default_selectivity": 1.0,
       "measured_for": ["QUERY q PATTERN ..."],
       "profiles": {"A": {"peak_rate": 3120, "variation": 0.8, "share": 0.31}},
-      "meetings": [{"types": ["A", "B"], "times": 1.3}]
+      "meetings": [{"types": ["A", "B"], "times": 1.3}],
+      "groups": [{"sub_query": "SEQ(A a, KL(B b))", "per_window": 5400.0, "standard_error": 310.0, "members": 4.2,
+                  "largest": 11}],
+      "negations": [{"sub_query": "SEQ(A a, NOT(B b), C c)", "blocked": 0.4, "standard_error": 0.01, "compared": 3.1,
+                     "waiting": 0.0}]
     }
 
 Everything after `selectivities` may be left out.
@@ -27,14 +31,17 @@ from dataclasses import asdict
 from typing import Any
 
 from costmodel.documents import check_fields, fail, kind_of, number, numbers, read_document, texts, value_of_kind
-from costmodel.statistics import Pair, PairSelectivity, RateProfile, Statistics, SubQuerySelectivity
+from costmodel.statistics import Pair, PairSelectivity, RateProfile, Statistics
+from costmodel.sub_queries import GroupRate, NegationShare, SubQuerySelectivity
 from decopa.errors import StatisticsError
 
 FORMAT = "decopa-stats"
 VERSION = 1
 _REQUIRED = ("format", "version", "window_us", "rates", "selectivities")
-_OPTIONAL = ("filter_shares", "default_selectivity", "measured_for", "profiles", "meetings")
+_OPTIONAL = ("filter_shares", "default_selectivity", "measured_for", "profiles", "meetings", "groups", "negations")
 _PROFILE = ("peak_rate", "variation", "share")
+_GROUPS = ("per_window", "standard_error", "members", "largest")
+_NEGATION = ("blocked", "standard_error", "compared", "waiting")
 
 
 def to_json(statistics: Statistics) -> str:
@@ -59,6 +66,14 @@ def to_json(statistics: Statistics) -> str:
         document["profiles"] = {name: asdict(profile) for name, profile in statistics.profiles.items()}
     if statistics.meetings:
         document["meetings"] = [{"types": list(pair), "times": times} for pair, times in statistics.meetings.items()]
+    for field, entries, names in (
+        ("groups", statistics.groups, _GROUPS),
+        ("negations", statistics.negations, _NEGATION),
+    ):
+        if entries:
+            document[field] = [
+                {"sub_query": one.pattern, **{name: getattr(one, name) for name in names}} for one in entries
+            ]
     return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -83,6 +98,14 @@ def from_json(text: str, name: str = "stats.json") -> Statistics:
             measured_for=texts(document, "measured_for", name),
             profiles=_read_profiles(document, name),
             meetings=_read_meetings(document, name),
+            groups=tuple(
+                GroupRate(pattern, values[0], values[1], values[2], round(values[3]))
+                for pattern, values in _read_sub_queries(document, "groups", _GROUPS, name)
+            ),
+            negations=tuple(
+                NegationShare(pattern, *values)
+                for pattern, values in _read_sub_queries(document, "negations", _NEGATION, name)
+            ),
             name=name,
         )
 
@@ -91,7 +114,23 @@ def _entry(subject: dict[str, Any], known: PairSelectivity | SubQuerySelectivity
     entry = {**subject, "selectivity": known.selectivity}
     if known.standard_error:
         entry["standard_error"] = known.standard_error
+    if isinstance(known, SubQuerySelectivity) and known.meeting is not None:
+        entry["meeting"] = known.meeting
     return entry
+
+
+def _read_sub_queries(
+    document: dict[str, Any], field: str, names: tuple[str, ...], name: str
+) -> Iterator[tuple[str, list[float]]]:
+    """The numbers of each entry; all but the first may be left out and are 0 then."""
+    entries = value_of_kind(document, field, list, name) if field in document else []
+    for index, entry in enumerate(entries):
+        where = f"{name}: {field}[{index}]"
+        if not isinstance(entry, dict):
+            fail(where, f"must be an object, got {kind_of(entry)}")
+        check_fields(entry, ("sub_query", names[0]), names[1:], where)
+        values = [number(entry, key, where) if key in entry else 0.0 for key in names]
+        yield value_of_kind(entry, "sub_query", str, where), values
 
 
 def _read_profiles(document: dict[str, Any], name: str) -> dict[str, RateProfile]:
@@ -131,12 +170,15 @@ def _read_selectivity(entry: Any, where: str, found: dict[str, list[Any]]) -> No
     if len(subjects) != 1:
         fail(where, 'needs one of "types", "aliases" and "sub_query", as in {"types": ["A", "B"], "selectivity": 0.1}')
     (subject,) = subjects
-    check_fields(entry, (subject, "selectivity"), ("standard_error",), where)
+    known = ("standard_error", "meeting") if subject == "sub_query" else ("standard_error",)
+    check_fields(entry, (subject, "selectivity"), known, where)
     value = number(entry, "selectivity", where)
     error = number(entry, "standard_error", where) if "standard_error" in entry else 0.0
     with _located(where):
         if subject == "sub_query":
-            found[subject].append(SubQuerySelectivity(value_of_kind(entry, subject, str, where), value, error))
+            meeting = number(entry, "meeting", where) if "meeting" in entry else None
+            pattern = value_of_kind(entry, subject, str, where)
+            found[subject].append(SubQuerySelectivity(pattern, value, error, meeting))
             return
         names = texts(entry, subject, where)
         if len(names) != 2:

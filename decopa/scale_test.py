@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from actors.reports import OperatorReport, UnitReport, operator_report
 from costmodel.capacity import Capacity, Objective
-from costmodel.rates import ENGINE
+from costmodel.formulas import ENGINE
 from costmodel.statistics import Statistics
 from costmodel.sustainable import SearchResult, Trial, largest_sustainable
 from costmodel.throughput import Reading

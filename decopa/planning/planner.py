@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from costmodel.capacity import Capacity, Objective
-from costmodel.rates import PAPER, QueryRates, RateModel
+from costmodel.formulas import RateModel
+from costmodel.rates import QueryRates, model_for
 from costmodel.statistics import Statistics
 from costmodel.throughput import Reading
 from decopa.errors import PlanError, did_you_mean
@@ -44,7 +45,7 @@ def plan_workload(
     units: int,
     strategy: str = "decopa",
     reading: Reading = Reading.LINEAR,
-    model: RateModel = PAPER,
+    model: RateModel | None = None,
     seed: int = 1,
     objective: Objective | None = None,
 ) -> PlanningResult:
@@ -80,7 +81,7 @@ class _Planner:
         capacity: Capacity,
         strategy: str,
         reading: Reading,
-        model: RateModel,
+        model: RateModel | None,
         seed: int,
         notices: list[str],
     ) -> None:
@@ -165,5 +166,6 @@ class _Planner:
 
     def _space(self, branch: Query) -> SplitSpace:
         if branch not in self._spaces:
-            self._spaces[branch] = SplitSpace(branch, QueryRates(branch, self.statistics[branch], self.model))
+            known = self.statistics[branch]
+            self._spaces[branch] = SplitSpace(branch, QueryRates(branch, known, self.model or model_for(known)))
         return self._spaces[branch]

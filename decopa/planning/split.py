@@ -7,8 +7,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from costmodel.pricing import Flow, Join, KleeneBinary, KleeneUnary, Negation, PricedOperator
+from costmodel.formulas import RateFormula
+from costmodel.pricing import Flow, Join, KleeneBinary, KleeneUnary, Measured, Negation, PricedOperator
 from costmodel.rates import QueryRates
+from decopa.planning.keys import Keys
 from decopa.planning.subquery import SubQuery, negated_part
 from decopa.query.analysis import Scope
 from decopa.query.query import Query
@@ -40,6 +42,7 @@ class SplitSpace:
 
     def __init__(self, query: Query, rates: QueryRates) -> None:
         self.query, self.rates = query, rates
+        self.keys = Keys(query, rates.statistics) if rates.statistics.measured else None
         self._prices: dict[tuple[Step, int], PricedOperator] = {}
 
     @cached_property
@@ -135,6 +138,8 @@ class SplitSpace:
             for side, one in enumerate(step.inputs)
         ]
         matches = self.rates.formula(step.sub_query.aliases, step.sub_query.closed)
+        if self.keys is not None:
+            return Measured(tuple(flows), self._compared(step, self.keys, matches), matches)
         match self.rule(step):
             case "unary":
                 return KleeneUnary(flows[0], matches)
@@ -147,6 +152,25 @@ class SplitSpace:
                 positive = min((0, 1), key=lambda side: len(step.inputs[side].scope(self.query)))
                 return Negation(flows[positive], flows[1 - positive], matches)
             case _:
-                left, right = step.inputs
-                met = self.rates.met(left.aliases, right.aliases, left.closed | right.closed)
-                return Join(flows[0], flows[1], met, matches)
+                return Join(flows[0], flows[1], None, matches)
+
+    def _compared(self, step: Step, keys: Keys, matches: RateFormula) -> tuple[RateFormula, ...]:
+        """What the engine compares: pairs that meet, with equal keys; a comparison for each group that it forms; the
+        negated matches up to the first that blocks."""
+        rule = self.rule(step)
+        if rule == "unary":
+            return (matches,)
+        left, right = step.inputs
+        if rule == "negation":
+            positive = min(step.inputs, key=lambda one: len(one.scope(self.query)))
+            negated = right if positive is left else left
+            negation = next(one for one in self.query.negations if one.aliases == negated.aliases)
+            known = self.rates.negation(negation, positive.positive(self.query))
+            arriving = self.rates.formula(positive.aliases, positive.closed)
+            if known is None:
+                blocking = self.rates.formula(negated.aliases, negated.closed)
+                return (arriving.times(max(1e-9, blocking.at()), blocking.positions),)
+            return (arriving.times(max(1e-9, known.compared), len(negated.aliases)),)
+        met = self.rates.candidates(left.aliases, right.aliases, left.closed | right.closed)
+        pairs = met.times(max(keys.share(left, right)[0], 1e-300))
+        return (pairs, matches) if rule == "kleene" else (pairs,)

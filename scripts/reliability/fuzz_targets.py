@@ -15,9 +15,10 @@ from typing import Any
 
 from cluster.checkpoint.store import CheckpointStore, Manifest
 from costmodel.capacity import Capacity
-from costmodel.statistics import PairSelectivity, RateProfile, Statistics, SubQuerySelectivity
+from costmodel.statistics import PairSelectivity, RateProfile, Statistics
 from costmodel.stats_file import from_json as read_statistics
 from costmodel.stats_file import to_json as statistics_text
+from costmodel.sub_queries import SubQuerySelectivity
 from decopa.api import make_plan
 from decopa.checkpointed import Job, read_job
 from decopa.planning.plan import Plan
