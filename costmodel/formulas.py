@@ -68,7 +68,7 @@ class KleeneGroup:
         low, high = _FEWEST, _MOST
         if log_groups_at_1 <= self.log_member:  # less than one event for each match
             low = high = clamped(log_groups_at_1 - self.log_member)
-        while high - low > 1e-6:
+        while high - low > 1e-3:
             middle = (low + high) / 2
             if replace(self, log_events=middle).log_at() < log_groups_at_1:
                 low = middle

@@ -13,6 +13,9 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
 
 from costmodel.sub_queries import CONFIDENCE, GroupRate, NegationShare, SubQuerySelectivity, check_share
 from decopa.errors import StatisticsError, did_you_mean
@@ -162,6 +165,23 @@ class Statistics:
             scaled, window_us=window_us, profiles={}, meetings={}, sub_queries=selectivities, groups=(), negations=()
         )
 
+    def drawn(self, rng: np.random.Generator) -> Statistics:
+        """The same with every number that was sampled drawn from where it may lie."""
+        return replace(
+            self,
+            type_pairs=tuple(_drawn_share(one, rng) for one in self.type_pairs),
+            alias_pairs=tuple(_drawn_share(one, rng) for one in self.alias_pairs),
+            sub_queries=tuple(_drawn_share(one, rng) for one in self.sub_queries),
+            groups=tuple(
+                replace(one, per_window=one.per_window * _drawn_factor(one.per_window, one.standard_error, rng))
+                for one in self.groups
+            ),
+            negations=tuple(
+                replace(one, blocked=float(np.clip(rng.normal(one.blocked, one.standard_error), 0.0, 1 - 1e-9)))
+                for one in self.negations
+            ),
+        )
+
     def rate(self, position: Position) -> float:
         """Events per window that pass the conditions on this position alone."""
         rate = self.rates.get(position.type)
@@ -302,6 +322,22 @@ def check_rate(rate: float, what: str) -> None:
             f"{what} must be above 0 and at most {MAX_RATE:g} events per window, got {rate:g}; leave the type out of "
             "the query if it never occurs"
         )
+
+
+_Share = TypeVar("_Share", PairSelectivity, SubQuerySelectivity)
+
+
+def _drawn_share(one: _Share, rng: np.random.Generator) -> _Share:
+    drawn = one.selectivity * _drawn_factor(one.selectivity, one.standard_error, rng)
+    return replace(one, selectivity=min(1.0, drawn))
+
+
+def _drawn_factor(value: float, standard_error: float, rng: np.random.Generator) -> float:
+    """Errors are factors: what is sampled is a count, and large errors come from rare and large cases."""
+    if not standard_error or not value:
+        return 1.0
+    spread = math.sqrt(math.log1p((standard_error / value) ** 2))
+    return float(np.exp(rng.normal(0.0, spread)))
 
 
 def _check_distinct(selectivities: Iterable[tuple[str, float]]) -> None:

@@ -194,7 +194,8 @@ def run_detailed(
             estimates = measure(queries, source) if loaded is None else _measure_on_spark(queries, loaded)
             statistics = [one.statistics for one in estimates]
             notices += [notice for one in estimates for notice in one.notices]
-        planned = plan_workload(queries, statistics, capacity, units=units, strategy=strategy)
+        processors = 1 if runtime == "local" else None
+        planned = plan_workload(queries, statistics, capacity, units=units, strategy=strategy, processors=processors)
         plan, notices = planned.plan, [*notices, *planned.notices]
     if statistics is not None:
         used = (statistics,) * len(queries) if isinstance(statistics, Statistics) else tuple(statistics)

@@ -191,6 +191,7 @@ def _prepared(
         units=args.units,
         strategy=strategy,
         reading=reading_of(args),
+        processors=1 if args.runtime == "local" else None,
     )
     return Prepared(planned.plan, statistics, (*notices, *planned.notices))
 

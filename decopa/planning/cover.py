@@ -82,6 +82,39 @@ class JoinCover:
                 chosen[mask] = (int(level.left[place]), int(level.right[place]), float(needed[place]))
         return self._collected(chosen, units[-1])
 
+    def least_work(self, *, shared: bool) -> tuple[float, tuple[Step, ...]]:
+        """The joins with the least sum of work (as shares of a unit's time at c = 1), and that sum.
+
+        Without `shared` no two inputs have a position in common.
+        """
+        size = len(self.aliases)
+        if size < 2:
+            return 0.0, ()
+        levels = self._levels if shared else [_level(size, count, 0) for count in range(2, size + 1)]
+        work = np.zeros(1 << size)
+        chosen: dict[int, tuple[int, int, float]] = {}
+        rates = self._log_at_1
+        for level in levels:
+            matches = np.repeat(rates[level.wholes], level.pairs_per_set)
+            own = self._work(rates[level.left], rates[level.right], matches, self._log_compared(level, rates))
+            total = (work[level.left] + work[level.right] + own).reshape(-1, level.pairs_per_set)
+            best = np.argmin(total, axis=1)
+            rows = np.arange(len(best))
+            work[level.wholes] = np.minimum(total[rows, best], 1e300)
+            places = rows * level.pairs_per_set + best
+            for mask, place in zip(level.wholes.tolist(), places.tolist(), strict=True):
+                chosen[mask] = (int(level.left[place]), int(level.right[place]), float(own[place]))
+        return self._collected(chosen, work[-1])
+
+    def _work(self, left: Any, right: Any, matches: Any, log_compared: Any) -> npt.NDArray[np.float64]:
+        """The share of a unit's time that each join takes on one unit."""
+        capacity = self.capacity
+        work = _shares(left, capacity.max_ingestion) + _shares(right, capacity.max_ingestion)
+        work = work + _shares(log_compared, capacity.max_comparisons)
+        if capacity.max_emission is not None:
+            work = work + _shares(matches, capacity.max_emission)
+        return np.asarray(np.minimum(work, 1e300))
+
     def _collected(self, chosen: dict[int, tuple[int, int, float]], total: float) -> tuple[float, tuple[Step, ...]]:
         if not math.isfinite(total):
             return math.inf, ()

@@ -13,6 +13,7 @@ from costmodel.throughput import Reading
 from decopa.errors import PlanError, did_you_mean
 from decopa.planning import baselines
 from decopa.planning.algorithm1 import construct_as_printed
+from decopa.planning.choose import Choice, ranked
 from decopa.planning.construct import construct
 from decopa.planning.exhaustive import MAX_POSITIONS, best_assignment
 from decopa.planning.left_deep import left_deep
@@ -48,10 +49,12 @@ def plan_workload(
     model: RateModel | None = None,
     seed: int = 1,
     objective: Objective | None = None,
+    processors: int | None = None,
 ) -> PlanningResult:
     """Plans every OR-free query; the units are divided so that the slowest of them is as fast as possible.
 
-    `statistics` are those of all queries, or one for each. `objective` is the capacity's own by default.
+    `statistics` are those of all queries, or one for each. `objective` is the capacity's own by default. `processors`
+    is how many the units of a plan share: 1 in one process; by default each has its own.
     """
     if objective is not None:
         capacity = replace(capacity, objective=objective)
@@ -66,7 +69,7 @@ def plan_workload(
         notices += [*its_statistics.check_fits(query), *constant_notices(query)]
         known |= dict.fromkeys(query.branches, its_statistics)
     branches = [branch for query in queries for branch in query.branches]
-    planner = _Planner(known, capacity, strategy, reading, model, seed, notices)
+    planner = _Planner(known, capacity, strategy, reading, model, seed, notices, processors)
     shares = planner.divide(branches, units)
     parts = tuple(planner.part(branch, share) for branch, share in zip(branches, shares, strict=True))
     plan = Plan(parts)
@@ -84,7 +87,9 @@ class _Planner:
         model: RateModel | None,
         seed: int,
         notices: list[str],
+        processors: int | None = None,
     ) -> None:
+        self.processors = processors
         self.statistics, self.capacity, self.strategy = statistics, capacity, strategy
         self.reading, self.model, self.seed, self.notices = reading, model, seed, notices
         self._parts: dict[tuple[Query, int], QueryPlan] = {}
@@ -157,7 +162,20 @@ class _Planner:
                 found = best_assignment(space, units, capacity, self.reading)
                 assert found is not None
                 return to_plan(space, found)
+        if space.rates.statistics.measured:
+            best, *others = self._choices(space, units, capacity)
+            apart = [one for one in others if not one.candidate.together]
+            if best.candidate.together and apart and self.processors is None:
+                times = apart[0].seconds_per_second / best.seconds_per_second
+                self.notices.append(
+                    f"{branch.pattern}: all operators run on one unit; the best plan found that spreads them over "
+                    f"{units} units is predicted to take {times:.3g} times as long"
+                )
+            return best.candidate.plan(space)
         return to_plan(space, construct(space, units, capacity, self.reading))
+
+    def _choices(self, space: SplitSpace, units: int, capacity: Capacity) -> list[Choice]:
+        return ranked(space, units, capacity, self.reading, processors=self.processors, seed=self.seed)
 
     def _on_one_unit(self, space: SplitSpace, operators: int) -> QueryPlan:
         """The plan that the strategy makes for one unit per operator, all on one unit."""

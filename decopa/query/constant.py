@@ -52,8 +52,8 @@ def constant_truth(predicate: Predicate) -> bool | None:
             found = [_comparison(Compare("=", predicate.operand, value)) for value in predicate.values]
             return True if True in found else (False if set(found) == {False} else None)
         case Negated():
-            inner = constant_truth(predicate.part)
-            return None if inner is None else not inner
+            # What holds wherever values are there does not hold where one is missing, and then NOT of it does.
+            return True if constant_truth(predicate.part) is False else None
         case AllOf() | AnyOf():
             decisive = isinstance(predicate, AnyOf)
             parts = [constant_truth(part) for part in predicate.parts]

@@ -30,7 +30,6 @@ def notices(where: str, pattern: str = "SEQ(A a, B b)") -> tuple[str, ...]:
         "abs(a.x) < 0",
         "a.x - a.x > 1",
         "sqrt(a.x) + 1 < 0.5",
-        "NOT dist_km(a.lat, a.lon, b.lat, b.lon) >= 0",
         "abs(a.x) IN (-1, -2)",
     ],
 )
