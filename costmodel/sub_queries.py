@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 from decopa.errors import QueryError, StatisticsError
 from decopa.query.parser import parse
@@ -116,6 +117,7 @@ def _check_positive(value: float, what: str) -> None:
         raise StatisticsError(f"{what} must be a positive number, got {value:g}")
 
 
+@lru_cache(maxsize=4_096)
 def _parsed(pattern: str) -> Pattern:
     try:
         return parse(f"PATTERN {pattern} WITHIN 1 s").pattern
