@@ -30,9 +30,9 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
-from costmodel.documents import check_fields, fail, kind_of, number, numbers, read_document, texts, value_of_kind
 from costmodel.statistics import Pair, PairSelectivity, RateProfile, Statistics
 from costmodel.sub_queries import GroupRate, NegationShare, SubQuerySelectivity
+from decopa.documents import check_fields, fail, kind_of, number, numbers, read_document, texts, value_of_kind
 from decopa.errors import StatisticsError
 
 FORMAT = "decopa-stats"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from decopa.errors import QueryError, StatisticsError
-from decopa.query.parser import parse
+from decopa.language.text.parser import parse
 from decopa.query.pattern import And, EventRef, Kleene, Not, Pattern, Seq
 
 #: Where a number lies with a confidence of 95 %: so many standard errors to either side.

@@ -21,7 +21,8 @@ import numpy as np
 from costmodel.capacity import Capacity
 from costmodel.logarithms import value_of
 from costmodel.rates import QueryRates
-from costmodel.throughput import Reading, load_at
+from costmodel.throughput import load_at
+from decopa.choices import Reading
 from decopa.errors import PlanError
 from decopa.planning.algorithm1 import construct_as_printed
 from decopa.planning.baselines import query_order, split_of_plan

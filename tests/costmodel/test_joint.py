@@ -18,8 +18,8 @@ from costmodel.groups import count_groups
 from costmodel.joins import JoinSpace, position_sets
 from costmodel.rates import QueryRates
 from costmodel.stats_file import from_json, to_json
+from decopa.language.text.parser import parse
 from decopa.query.binding import bind
-from decopa.query.parser import parse
 from decopa.query.query import Query
 from tests.support.brute_force import brute_force, brute_force_by_window
 
