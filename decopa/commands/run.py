@@ -269,7 +269,15 @@ def _run(
         ray=run_options.ray_options(args, capacity_of(args)) if args.runtime == "ray" else None,
         progress=progress,
         recorder=recorder,
+        capacity=capacity_of(args),
+        force=args.force,
+        warn=lambda line: _warn(progress, line),
     )
+
+
+def _warn(progress: Progress, line: str) -> None:
+    progress.clear()
+    tell("warning", line)
 
 
 # ------------------------------------------------------------------ after the run

@@ -41,6 +41,17 @@ def add_runtime_arguments(run: argparse.ArgumentParser) -> None:
     run.add_argument("--batch-size", metavar="N", type=count, help="events that are processed together")
     run.add_argument("--max-matches", metavar="N", type=count, help="stop above this many (default: 10 million)")
     run.add_argument(
+        "--max-groups",
+        metavar="N",
+        type=count,
+        help="stop if a unit forms more KL groups than this out of one batch (default: 50 million)",
+    )
+    run.add_argument("--max-comparisons", metavar="N", type=count, help="stop after this many, of all units together")
+    run.add_argument("--max-seconds", metavar="S", type=positive, help="stop after this many seconds")
+    run.add_argument(
+        "--force", action="store_true", help="run a plan even if it is predicted to exceed limits or to take hours"
+    )
+    run.add_argument(
         "--max-state-mb",
         metavar="N",
         type=count,
@@ -177,6 +188,9 @@ def limits_of(args: argparse.Namespace) -> Limits:
     limits = DEFAULT_LIMITS
     if args.max_matches is not None:
         limits = replace(limits, max_matches=args.max_matches)
+    limits = replace(limits, max_comparisons=args.max_comparisons, max_seconds=args.max_seconds)
+    if args.max_groups is not None:
+        limits = replace(limits, max_groups=args.max_groups)
     if args.max_state_mb is not None:
         limits = replace(limits, max_state_bytes=args.max_state_mb * 2**20)
     if args.spill is not None:

@@ -13,11 +13,18 @@ import pyarrow as pa
 from actors.group import Limits
 from actors.latency import LatencySummary
 from actors.reports import OperatorReport
-from cluster.local import DEFAULT_BATCH_SIZE, LocalRuntime
+from cluster.local import LocalRuntime
 from costmodel.capacity import Capacity
 from costmodel.estimate import Estimate
 from costmodel.statistics import Statistics
-from decopa.choices import DEFAULT_COMPARED_PER_S, DEFAULT_INGESTED_PER_S, RUNTIMES, STRATEGIES, Reading
+from decopa.choices import (
+    DEFAULT_BATCH_SIZE,
+    DEFAULT_COMPARED_PER_S,
+    DEFAULT_INGESTED_PER_S,
+    RUNTIMES,
+    STRATEGIES,
+    Reading,
+)
 from decopa.errors import DecoPaError, PlanError, QueryError, TraceError, did_you_mean
 from decopa.language.text.parser import parse_workload
 from decopa.planning.left_deep import left_deep
@@ -27,6 +34,7 @@ from decopa.planning.spread import spread_units
 from decopa.query.binding import missing_types
 from decopa.query.constant import constant_notices
 from decopa.query.query import Query
+from decopa.runs.guard import Guard
 from decopa.runs.measure import measure
 from decopa.runs.result import result_table
 from shuffler.source.dead_letters import BadRows
@@ -153,10 +161,13 @@ def run_detailed(
     progress: Progress | None = None,
     interleaving: random.Random | None = None,
     recorder: Recorder | None = None,
+    force: bool = False,
+    warn: Callable[[str], None] = lambda line: None,
 ) -> RunResult:
     """As `run`, with counters. With `require_types` a type of the query that never occurs is an error, else a notice.
     `interleaving` draws the order between senders at random; it changes nothing in the matches. A `recorder` notes how
-    far the run is at some moments.
+    far the run is at some moments. A plan that is predicted to exceed a limit, or to take hours, is refused unless
+    `force` is set; `warn` is told of operators that do many times what was predicted, while the run is going.
     """
     if runtime not in RUNTIMES:
         raise DecoPaError(f"unknown runtime '{runtime}'; known: {', '.join(RUNTIMES)}")
@@ -196,14 +207,18 @@ def run_detailed(
     if statistics is not None:
         used = (statistics,) * len(queries) if isinstance(statistics, Statistics) else tuple(statistics)
     plan = make_plan(queries, units=units) if plan is None else fitting_plan(plan, queries)
+    known = [one for query, one in zip(queries, used or [None] * len(queries), strict=True) for _ in query.branches]
+    guard = Guard.of(plan, known, source.span_us, limits, warn)
+    if not force:
+        guard.check(source.row_count, capacity, batch_size)
     if runtime == "ray":
         if interleaving is not None:
             raise DecoPaError("interleaving is drawn in the local runtime only")
-        result = _run_on_ray(queries, plan, source, loaded, limits, ray, batch_size, progress, recorder)
+        result = _run_on_ray(queries, plan, source, loaded, limits, ray, batch_size, progress, recorder, guard)
     else:
-        result = _run_here(queries, plan, source, limits, batch_size, progress, interleaving, recorder)
+        result = _run_here(queries, plan, source, limits, batch_size, progress, interleaving, recorder, guard)
     left_out = source.dead_letters.notice
-    notices += [*source.notices[told:], *([] if left_out is None else [left_out])]
+    notices += [*source.notices[told:], *([] if left_out is None else [left_out]), *guard.warnings]
     return replace(
         result,
         statistics=used,
@@ -222,10 +237,16 @@ def _run_here(
     progress: Progress | None,
     interleaving: random.Random | None,
     recorder: Recorder | None,
+    guard: Guard,
 ) -> RunResult:
     started = time.perf_counter()
     local = LocalRuntime(
-        plan, source, batch_size=batch_size or DEFAULT_BATCH_SIZE, limits=limits, interleaving=interleaving
+        plan,
+        source,
+        batch_size=batch_size or DEFAULT_BATCH_SIZE,
+        limits=limits,
+        interleaving=interleaving,
+        watch=guard,
     )
     local.run(progress if recorder is None else recorder.watching(progress))
     matches = result_table(queries, [sink.table() for sink in local.sinks])
@@ -243,6 +264,7 @@ def _run_on_ray(
     batch_size: int | None,
     progress: Progress | None,
     recorder: Recorder | None,
+    guard: Guard,
 ) -> RunResult:
     # Imported here because Ray takes a second, and who runs locally should not wait for it.
     from cluster.feeding import BlockSource, TraceBlocks
@@ -261,7 +283,7 @@ def _run_on_ray(
         blocks = SparkBlocks(loaded.blocks, source.format, source.name)
     runtime = RayRuntime(plan, blocks, limits=limits, options=options)
     with ray_session(address=options.address, cpus=places_needed(runtime.topology)) as dashboard:
-        found = runtime.run(progress, recorder)
+        found = runtime.run(progress, recorder, guard)
         matches = result_table(queries, found.matches)
     comparisons = _comparisons(found.operators)
     return RunResult(
