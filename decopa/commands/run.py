@@ -193,7 +193,15 @@ def _prepared(
         reading=reading_of(args),
         processors=1 if args.runtime == "local" else None,
     )
-    return Prepared(planned.plan, statistics, (*notices, *planned.notices))
+    plan = planned.plan
+    told: tuple[str, ...] = ()
+    if args.probe and planned.candidates and source.row_count is not None:
+        from decopa.runs.probe import choose_by_probing
+
+        progress.phase("trying candidate plans")
+        plan, line = choose_by_probing(planned.candidates, source, run_options.limits_of(args), args.probe)
+        told = () if line is None else (line,)
+    return Prepared(plan, statistics, (*notices, *planned.notices, *told))
 
 
 def _statistics(

@@ -38,6 +38,13 @@ def add_runtime_arguments(run: argparse.ArgumentParser) -> None:
         "(default: %(default)s)",
     )
     run.add_argument("--plan", metavar="FILE", type=Path, help="run this plan (see `decopa plan`) instead of a new one")
+    run.add_argument(
+        "--probe",
+        metavar="S",
+        type=positive,
+        help="try the best candidate plans on the beginning of a stored trace, for this many seconds in all, and run "
+        "the one that measures best (default: off)",
+    )
     run.add_argument("--batch-size", metavar="N", type=count, help="events that are processed together")
     run.add_argument("--max-matches", metavar="N", type=count, help="stop above this many (default: 10 million)")
     run.add_argument(

@@ -159,5 +159,6 @@ def _log_cost(candidate: Candidate, space: SplitSpace, capacity: Capacity, readi
 
 
 def best_plans(choices: Sequence[Choice], space: SplitSpace, most: int) -> list[QueryPlan]:
-    """The plans of the first few choices."""
-    return [choice.candidate.plan(space) for choice in choices[:most]]
+    """The different plans of the first few choices."""
+    plans = dict.fromkeys(choice.candidate.plan(space) for choice in choices[: 2 * most])
+    return list(plans)[:most]

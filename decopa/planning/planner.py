@@ -13,7 +13,7 @@ from decopa.choices import COST_BASED, Objective, Reading
 from decopa.errors import PlanError, did_you_mean
 from decopa.planning import baselines
 from decopa.planning.algorithm1 import construct_as_printed
-from decopa.planning.choose import Choice, ranked
+from decopa.planning.choose import Choice, best_plans, ranked
 from decopa.planning.construct import construct
 from decopa.planning.exhaustive import MAX_POSITIONS, best_assignment
 from decopa.planning.left_deep import left_deep
@@ -29,12 +29,21 @@ from decopa.query.query import Query
 _SPLITTING = ("decopa", "decopa-paper", "exhaustive")
 
 
+#: Candidates that are worth trying out.
+_MOST_CANDIDATES = 3
+
+
 @dataclass(frozen=True)
 class PlanningResult:
-    """A plan and what the user should know about it."""
+    """A plan and what the user should know about it.
+
+    `candidates` are the best few plans of a query, best first, where several were weighed against each other; empty
+    for workloads and OR.
+    """
 
     plan: Plan
     notices: tuple[str, ...] = ()
+    candidates: tuple[Plan, ...] = ()
 
 
 def plan_workload(
@@ -73,7 +82,8 @@ def plan_workload(
     parts = tuple(planner.part(branch, share) for branch, share in zip(branches, shares, strict=True))
     plan = Plan(parts)
     check_structure(plan)
-    return PlanningResult(plan, tuple(dict.fromkeys(notices)))
+    candidates = planner.candidates.get(branches[0], ()) if len(branches) == 1 else ()
+    return PlanningResult(plan, tuple(dict.fromkeys(notices)), tuple(Plan((one,)) for one in candidates))
 
 
 class _Planner:
@@ -89,6 +99,7 @@ class _Planner:
         processors: int | None = None,
     ) -> None:
         self.processors = processors
+        self.candidates: dict[Query, list[QueryPlan]] = {}
         self.statistics, self.capacity, self.strategy = statistics, capacity, strategy
         self.reading, self.model, self.seed, self.notices = reading, model, seed, notices
         self._parts: dict[tuple[Query, int], QueryPlan] = {}
@@ -162,7 +173,9 @@ class _Planner:
                 assert found is not None
                 return to_plan(space, found)
         if space.rates.statistics.measured:
-            best, *others = self._choices(space, units, capacity)
+            choices = self._choices(space, units, capacity)
+            best, *others = choices
+            self.candidates[branch] = best_plans(choices, space, _MOST_CANDIDATES)
             apart = [one for one in others if not one.candidate.together]
             if best.candidate.together and apart and self.processors is None:
                 times = apart[0].seconds_per_second / best.seconds_per_second

@@ -36,6 +36,7 @@ from decopa.query.constant import constant_notices
 from decopa.query.query import Query
 from decopa.runs.guard import Guard
 from decopa.runs.measure import measure
+from decopa.runs.probe import choose_by_probing
 from decopa.runs.result import result_table
 from shuffler.source.dead_letters import BadRows
 from shuffler.source.trace import (
@@ -161,12 +162,14 @@ def run_detailed(
     progress: Progress | None = None,
     interleaving: random.Random | None = None,
     recorder: Recorder | None = None,
+    probe_s: float = 0.0,
     force: bool = False,
     warn: Callable[[str], None] = lambda line: None,
 ) -> RunResult:
     """As `run`, with counters. With `require_types` a type of the query that never occurs is an error, else a notice.
     `interleaving` draws the order between senders at random; it changes nothing in the matches. A `recorder` notes how
-    far the run is at some moments. A plan that is predicted to exceed a limit, or to take hours, is refused unless
+    far the run is at some moments. With `probe_s` the best candidate plans are tried on the beginning of a stored
+    trace, for so many seconds in all, and the one that measures best is run. A plan that is predicted to exceed a limit, or to take hours, is refused unless
     `force` is set; `warn` is told of operators that do many times what was predicted, while the run is going.
     """
     if runtime not in RUNTIMES:
@@ -204,6 +207,9 @@ def run_detailed(
         processors = 1 if runtime == "local" else None
         planned = plan_workload(queries, statistics, capacity, units=units, strategy=strategy, processors=processors)
         plan, notices = planned.plan, [*notices, *planned.notices]
+        if probe_s and planned.candidates and source.row_count is not None and loaded is None:
+            plan, told_by_probe = choose_by_probing(planned.candidates, source, limits, probe_s)
+            notices += [] if told_by_probe is None else [told_by_probe]
     if statistics is not None:
         used = (statistics,) * len(queries) if isinstance(statistics, Statistics) else tuple(statistics)
     plan = make_plan(queries, units=units) if plan is None else fitting_plan(plan, queries)

@@ -204,8 +204,8 @@ def report(found: list[CaseResult], args: argparse.Namespace) -> str:
         "",
         f"Command: `scripts/plan_regret --units {args.units} --plans {args.plans} --bound {args.bound:g}`. "
         f"{len(found)} queries; each was run with the plan of every strategy and with up to {args.plans} random valid "
-        "plans, in one process, each cut off after the bound or five times the best so far. Time is processor time of a "
-        "run with compiled loops; regret is the time of the choice over that of the best plan found, by anybody.",
+        "plans, in one process, each cut off after the bound or five times the best so far. Time is processor time of "
+        "a run with compiled loops; regret is the time of the choice over that of the best plan found, by anybody.",
         "",
         "| strategy | queries | median regret | worst | did not end | longest planning |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
