@@ -30,6 +30,7 @@ from decopa.commands.run import run_command
 from decopa.commands.scale import scale_command
 from decopa.commands.spark import statistics_on_spark
 from decopa.commands.terminal import tell, width
+from decopa.commands.why import why_command
 from decopa.errors import DecoPaError, QueryError, StatisticsError
 
 if TYPE_CHECKING:
@@ -210,6 +211,7 @@ _COMMANDS = {
     "plan": _plan,
     "explain": _explain,
     "stats": _stats,
+    "why": why_command,
     "calibrate": calibrate_command,
     "scale": scale_command,
     "trace synthetic": _trace_synthetic,

@@ -76,6 +76,18 @@ def make_parser() -> argparse.ArgumentParser:
     explain.add_argument("--html", metavar="FILE", type=Path, help="write a page with the plans drawn side by side")
     explain.add_argument("--overwrite", action="store_true", help="replace the page if it exists")
 
+    why = _command(
+        commands.add_parser("why", help="why a query has no match in a trace"),
+        "Says why a query finds nothing, or as little as it does: where candidates are lost, by which condition, the "
+        "nearest misses, and changes that would give matches. The first line names the reason.",
+        "decopa why query.txt --trace trace.parquet --html why.html",
+    )
+    why.add_argument("query", metavar="QUERY", help=_QUERY_HELP)
+    _add_trace_arguments(why, required=True)
+    why.add_argument("--json", metavar="FILE", type=Path, help="write the explanation as JSON, too")
+    why.add_argument("--html", metavar="FILE", type=Path, help="write the explanation as a page, too")
+    why.add_argument("--overwrite", action="store_true", help="replace files that exist")
+    _add_quiet(why)
     stats = _command(
         commands.add_parser("stats", help="measure rates and selectivities of a query"),
         "Counts events per window and samples pairs of events, for `decopa plan`.",

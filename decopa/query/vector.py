@@ -59,6 +59,11 @@ class ColumnEvaluator:
         dtype = np.float64 if derived.column.kind is Kind.FLOAT else np.int64
         return np.ascontiguousarray(np.broadcast_to(values, (self.length,)), dtype=dtype)
 
+    def values(self, expr: Expr) -> Array:
+        """The values of an expression, in the column type of its kind."""
+        with np.errstate(all="ignore"):
+            return self._numeric(expr)
+
     def _mask(self, predicate: Predicate) -> Mask:
         match predicate:
             case Compare():

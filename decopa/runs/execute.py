@@ -38,6 +38,8 @@ from decopa.runs.guard import Guard
 from decopa.runs.measure import measure
 from decopa.runs.probe import choose_by_probing
 from decopa.runs.result import result_table
+from decopa.runs.why.counting import explain_run
+from decopa.runs.why.parts import Why
 from shuffler.source.dead_letters import BadRows
 from shuffler.source.trace import (
     DEFAULT_BAD_ROWS,
@@ -87,6 +89,13 @@ class RunResult:
     dashboard: str | None = None
     span_us: int = 0
     bad_rows: int = 0
+    explain: Callable[[], tuple[Why, ...]] | None = field(default=None, repr=False, compare=False)
+
+    def why(self) -> tuple[Why, ...]:
+        """Why each query has the matches that it has, from the run's own trace; reads it again."""
+        if self.explain is None:
+            raise DecoPaError("the events of this run cannot be read again; use `decopa why` on a stored trace")
+        return self.explain()
 
 
 def run(
@@ -169,8 +178,9 @@ def run_detailed(
     """As `run`, with counters. With `require_types` a type of the query that never occurs is an error, else a notice.
     `interleaving` draws the order between senders at random; it changes nothing in the matches. A `recorder` notes how
     far the run is at some moments. With `probe_s` the best candidate plans are tried on the beginning of a stored
-    trace, for so many seconds in all, and the one that measures best is run. A plan that is predicted to exceed a limit, or to take hours, is refused unless
-    `force` is set; `warn` is told of operators that do many times what was predicted, while the run is going.
+    trace, for so many seconds in all, and the one that measures best is run. A plan that is predicted to exceed a
+    limit, or to take hours, is refused unless `force` is set; `warn` is told of operators that do many times what was
+    predicted, while the run is going.
     """
     if runtime not in RUNTIMES:
         raise DecoPaError(f"unknown runtime '{runtime}'; known: {', '.join(RUNTIMES)}")
@@ -231,6 +241,7 @@ def run_detailed(
         notices=tuple(dict.fromkeys(notices)),
         span_us=source.span_us,
         bad_rows=len(source.dead_letters),
+        explain=None if source.row_count is None or loaded is not None else lambda: explain_run(queries, source),
     )
 
 

@@ -1,0 +1,36 @@
+"""`decopa why`: why a query has no match in a trace, or as few as it has."""
+
+from __future__ import annotations
+
+import argparse
+
+from decopa.commands.inputs import open_stored, read_queries
+from decopa.commands.terminal import progress_line, tell
+
+
+def why_command(args: argparse.Namespace) -> None:
+    from decopa.files import check_writable, write_text
+
+    queries = read_queries(args.query)
+    for path, suffix in ((args.json, ".json"), (args.html, ".html")):
+        if path is not None:
+            check_writable(path, args.overwrite, suffixes=(suffix,))
+    from decopa.report.why import why_page, why_text
+    from decopa.runs.why.counting import explain_run
+    from decopa.runs.why.parts import to_document
+
+    progress = progress_line(quiet=args.quiet)
+    progress.phase("looking for what stands in the way")
+    try:
+        found = explain_run(queries, open_stored(args))
+    finally:
+        progress.clear()
+    for number, one in enumerate(found):
+        print(("\n" if number else "") + why_text(one))
+    if args.json is not None:
+        write_text(to_document(found), args.json, overwrite=args.overwrite)
+    if args.html is not None:
+        write_text(why_page(found), args.html, overwrite=args.overwrite)
+    for path in (args.json, args.html):
+        if path is not None and not args.quiet:
+            tell("output", str(path))
