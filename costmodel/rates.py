@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from costmodel.formulas import ENGINE, PAPER, KleeneGroup, RateFormula, RateModel
 from costmodel.logarithms import clamped, log_of, value_of
-from costmodel.statistics import Pair, Statistics, connected_pairs, neighbouring_positions, pair_of
+from costmodel.statistics import Pair, PairSelectivity, Statistics, connected_pairs, neighbouring_positions, pair_of
 from costmodel.sub_queries import NegationShare, SubQuerySelectivity
 from costmodel.time_order import TimeOrder, log_time_factor, positive_aliases
 from decopa.errors import StatisticsError
@@ -117,6 +117,38 @@ class QueryRates:
         log_rest = self._log_plain(pattern, plain) + self._log_unblocked(aliases, frozenset([*plain, *kleene]))
         groups = tuple(self._group(alias, plain, kleene, pattern) for alias in kleene)
         return RateFormula(clamped(log_rest), len(plain), groups)
+
+    def relative_error(self, aliases: Collection[str], closed: Collection[str] | None = None) -> float:
+        """How far the rate of a sub-query can be trusted: its standard error as a share of it, as far as the statistics
+        tell; 0 if all of it was counted."""
+        formed = frozenset(self.query.kleene_aliases if closed is None else closed)
+        plain, kleene = positive_aliases(self._pattern(frozenset(aliases), formed))
+        groups = [
+            self.statistics.group_rate(self._pattern(frozenset([*plain, one]), frozenset([one]), positive=True))
+            for one in kleene
+        ]
+        errors = [one.standard_error / one.per_window for one in groups if one is not None and one.per_window]
+        if not errors:  # groups were counted beside the plain positions, whose error they have in them
+            measured = self._measured(plain)
+            known = [measured] if measured is not None else self._pairs(plain)
+            errors = [one.standard_error / one.selectivity for one in known if one.selectivity]
+        positive = frozenset([*plain, *kleene])
+        scope = self.query.scope_of(next(iter(positive)))
+        for negation in self.query.negations:
+            share = self.negation(negation, positive) if negation.aliases <= frozenset(aliases) else None
+            if share is not None and negation.scope[:-1] == scope:
+                errors.append(share.standard_error / (1 - share.blocked))
+        return math.sqrt(sum(one * one for one in errors))
+
+    def _pairs(self, plain: list[str]) -> list[PairSelectivity]:
+        """The pairs that the selectivity of plain positions was computed from."""
+        by_name = {one.pair: one for one in (*self.statistics.type_pairs, *self.statistics.alias_pairs)}
+        types = {position.alias: position.type for position in self.query.positions}
+        found = []
+        for one, other in itertools.combinations(plain, 2):
+            known = by_name.get(pair_of(one, other)) or by_name.get(pair_of(types[one], types[other]))
+            found += [] if known is None else [known]
+        return found
 
     def _log_plain(self, pattern: Pattern, plain: list[str]) -> float:
         """The logarithm of the matches of the plain positions per window, in the orders that the pattern allows."""

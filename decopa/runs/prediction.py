@@ -7,11 +7,13 @@ measured, conditions count as independent of each other: what the model does not
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 from costmodel.formulas import ENGINE
 from costmodel.rates import QueryRates
 from costmodel.statistics import Statistics
+from costmodel.sub_queries import CONFIDENCE
 from costmodel.time_order import inside_share
 from decopa.planning.keys import Keys
 from decopa.planning.plan import PlanOperator, QueryPlan, Rule
@@ -25,10 +27,19 @@ _WINDOWS_PER_SLICE = 2
 @dataclass(frozen=True, slots=True)
 class Total:
     """A predicted count; `rough` where the model leaves something out that makes it too large: NOT, keys that only
-    follow from other keys, matches that slices do not share."""
+    follow from other keys, matches that slices do not share. `relative_error` is the standard error of
+    what was sampled."""
 
     value: float
     rough: bool = False
+    relative_error: float = 0.0
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Where the count lies with a confidence of 95 %, as far as sampling goes; counts are known to 1 % at best."""
+        spread = math.sqrt(math.log1p(self.relative_error**2) + 0.01**2)
+        factor = math.exp(CONFIDENCE * spread)
+        return self.value / factor, self.value * factor
 
     def error(self, measured: float) -> float | None:
         """(predicted - measured) / measured; None where nothing was measured."""
@@ -76,7 +87,8 @@ class _Predictor:
         positive = sub_query.positive(self._query)
         unknown = [one for one in sub_query.negations(self._query) if self._rates.negation(one, positive) is None]
         loose = bool(unknown) or self._keys.unknown_within(positive)
-        return self._total(self._rates.rate(sub_query.aliases, sub_query.closed), len(positive), rough=loose)
+        total = self._total(self._rates.rate(sub_query.aliases, sub_query.closed), len(positive), rough=loose)
+        return replace(total, relative_error=self._rates.relative_error(sub_query.aliases, sub_query.closed))
 
     def _ingested(self, operator: PlanOperator) -> Total:
         """What comes in, as often as it comes: a broadcast input goes to each of the units that work."""
