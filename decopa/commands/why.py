@@ -3,9 +3,33 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from decopa.commands.inputs import open_stored, read_queries
+from decopa.commands.options import (
+    Subparsers,
+    add_query_argument,
+    add_quiet_argument,
+    add_trace_arguments,
+    described,
+)
 from decopa.commands.terminal import progress_line, tell
+
+
+def register(commands: Subparsers) -> None:
+    parser = described(
+        commands.add_parser("why", help="why a query has no match in a trace"),
+        "Says why a query finds nothing, or as little as it does: where candidates are lost, by which condition, the "
+        "nearest misses, and changes that would give matches. The first line names the reason.",
+        "decopa why query.txt --trace trace.parquet --html why.html",
+    )
+    add_query_argument(parser)
+    add_trace_arguments(parser, required=True)
+    parser.add_argument("--json", metavar="FILE", type=Path, help="write the explanation as JSON, too")
+    parser.add_argument("--html", metavar="FILE", type=Path, help="write the explanation as a page, too")
+    parser.add_argument("--overwrite", action="store_true", help="replace files that exist")
+    add_quiet_argument(parser)
+    parser.set_defaults(action=why_command)
 
 
 def why_command(args: argparse.Namespace) -> None:

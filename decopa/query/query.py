@@ -21,7 +21,7 @@ from decopa.query.analysis import (
 )
 from decopa.query.limits import check_conditions
 from decopa.query.members import compares_members, is_self_pair, twins
-from decopa.query.names import duration_text, quoted
+from decopa.query.names import RESULT_COLUMNS, duration_text, quoted
 from decopa.query.pattern import EventRef, Kleene, Not, Or, Pattern, leaves
 from decopa.query.predicate import (
     Attr,
@@ -119,6 +119,12 @@ class Query:
         return frozenset(alias for alias, position in self._position_of.items() if position.kleene)
 
     @property
+    def attributes(self) -> frozenset[str]:
+        """The attributes that conditions and RETURN read, by name; `id` and `ts` among them if they are named."""
+        conditions = (attr.name for predicate in self.where for attr in attributes(predicate))
+        return frozenset((*conditions, *(attr.name for attr in self.returns)))
+
+    @property
     def event_types(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(leaf.type for leaf in leaves(self.pattern)))
 
@@ -143,6 +149,11 @@ class Query:
             if any(self.scope_of(alias) == negation.scope for alias in named):
                 bound |= {alias for alias in named if self.scope_of(alias) == parent}
         return frozenset(bound)
+
+    @property
+    def nesting_of_not(self) -> int:
+        """How many NOTs lie inside each other at most."""
+        return max((len(negation.scope) for negation in self.negations), default=0)
 
     @cached_property
     def branches(self) -> tuple[Query, ...]:
@@ -232,6 +243,8 @@ def _check_aliases(pattern: Pattern) -> None:
 
     visit(pattern, False)
     for alias, found in roles.items():
+        if alias in RESULT_COLUMNS:
+            raise QueryError(f"alias '{alias}' is the name of a column of every result; choose another, as in A a1")
         if len(found) > 1:
             raise QueryError(
                 f"alias '{alias}' stands for {' and '.join(sorted(found))} in alternatives of OR; "

@@ -17,8 +17,9 @@ from costmodel.capacity import Capacity
 from costmodel.statistics import Statistics
 from decopa.choices import DEFAULT_BATCH_SIZE, REFUSED_HOURS
 from decopa.errors import LimitError
-from decopa.planning.plan import Plan, Rule
-from decopa.runs.prediction import Prediction, predict
+from decopa.planning.plan import Plan
+from decopa.planning.predict import Prediction, predict
+from decopa.planning.roles import Rule
 
 #: A prediction must exceed a limit by this factor to be believed: estimates are within about 2.
 _TRUSTED = 2.0
@@ -51,7 +52,7 @@ class Guard:
         statistics: Sequence[Statistics | None],
         span_us: int,
         limits: Limits,
-        warn: Callable[[str], None],
+        warn: Callable[[str], None] = lambda line: None,
     ) -> Guard:
         """The guard of a run over `span_us` of event time; `statistics` are those of each part, if known."""
         known = zip(plan.parts, statistics, strict=True)

@@ -22,6 +22,7 @@ import pyarrow as pa
 from actors.group import Limits
 from costmodel.rates import QueryRates, model_for
 from costmodel.statistics import Statistics
+from decopa.api import make_plan, run_detailed
 from decopa.choices import COST_BASED
 from decopa.errors import DecoPaError, LimitError
 from decopa.language.text.parser import parse
@@ -31,10 +32,11 @@ from decopa.planning.split import SplitSpace, Step, split_of
 from decopa.planning.subquery import SubQuery, whole
 from decopa.planning.units import assign_units, to_plan
 from decopa.query.query import Query
-from decopa.runs.execute import DEFAULT_CAPACITY, make_plan, run_detailed
 from decopa.runs.measure import measure
+from decopa.runs.spec import DEFAULT_CAPACITY, Planning, TraceOptions
 from scripts.benchmarks.regret_cases import RegretCase, all_cases
-from shuffler.source.trace import TraceColumns, open_trace
+from shuffler.rows.events import TraceColumns
+from shuffler.source.trace import open_trace
 
 GOALS = {"median": 1.1, "worst": 1.5}
 STRATEGIES = ("decopa", "left-deep", *(one for one in COST_BASED if one != "decopa"))
@@ -152,7 +154,14 @@ def run_plan(query: Query, plan: Plan, table: pa.Table, columns: TraceColumns, b
     for repeat in range(4):
         begun = time.process_time()
         try:
-            result = run_detailed(query, table, plan=plan, columns=columns, limits=limits, force=True)
+            result = run_detailed(
+                query,
+                table,
+                planning=Planning(plan=plan, force=True),
+                trace=TraceOptions(columns),
+                limits=limits,
+                runtime="local",
+            )
         except LimitError:
             return best or Measured(0, bound_s, False), rows
         seconds = time.process_time() - begun

@@ -11,6 +11,7 @@ from decopa.language.text.parser import parse
 from decopa.planning.validate import check_structure
 from scripts.benchmarks.plan_regret import CaseResult, Measured, random_plans, report
 from scripts.benchmarks.regret_cases import all_cases, made_cases, made_stream
+from tests.support.columns import columns_of
 
 ARGS = Namespace(units=4, plans=20, bound=4.0)
 
@@ -27,7 +28,7 @@ def test_there_are_forty_cases_half_of_them_real_with_kleene_and_not_among_them(
 def test_random_plans_are_valid_and_different() -> None:
     case = made_cases()[0]
     query, trace = parse(case.query), made_stream("bursts", 2_000)
-    plans = list(random_plans(query, estimate_statistics(query, trace).statistics, 4, 12))
+    plans = list(random_plans(query, estimate_statistics(query, columns_of(trace)).statistics, 4, 12))
     assert len(plans) == len(set(plans)) == 12
     for plan in plans:
         check_structure(plan)

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from costmodel.blocking import measure_negation
 from costmodel.estimate import estimate_statistics
-from costmodel.events import EventColumns
 from costmodel.formulas import ENGINE
 from costmodel.groups import count_groups
 from costmodel.joins import JoinSpace, position_sets
@@ -22,6 +21,7 @@ from decopa.language.text.parser import parse
 from decopa.query.binding import bind
 from decopa.query.query import Query
 from tests.support.brute_force import brute_force, brute_force_by_window
+from tests.support.columns import columns_of
 
 SEED = 3
 
@@ -42,7 +42,7 @@ def stream(count: int, span: int, kinds: str = "ABC", seed: int = SEED) -> list[
 
 
 def space_of(query: Query, events: list[dict[str, Any]], draws: int = 10**7, seed: int = SEED) -> JoinSpace:
-    columns = EventColumns.from_table(pa.Table.from_pylist(events))
+    columns = columns_of(pa.Table.from_pylist(events))
     (branch,) = query.branches
     rows = {position.alias: columns.rows_of(position.type) for position in branch.positions}
     everything = np.ones(len(columns), dtype=np.bool_)
@@ -115,13 +115,15 @@ def test_busy_windows_are_not_missed_when_matches_are_drawn() -> None:
     busy = [{"id": 10**6 + n, "ts": 50_000 + n, "type": "B", "x": 0.0, "k": 0} for n in range(15)]
     events = sorted(events + busy, key=lambda event: event["ts"])
     query = parse("PATTERN AND(A a, KL(B b)) WITHIN 150 us")
-    found = estimate_statistics(query, pa.Table.from_pylist(events)).statistics
+    found = estimate_statistics(query, columns_of(pa.Table.from_pylist(events))).statistics
     rates = QueryRates(query, found, ENGINE)
     windows = (events[-1]["ts"] - events[0]["ts"]) / 150
     exact = count_groups(space_of(query, events), "b", space_of(query, events).matches("a")).groups
     assert exact > 2**15
     assert rates.rate("ab") * windows == pytest.approx(exact, rel=0.05)
-    even = QueryRates(query, estimate_statistics(query, pa.Table.from_pylist(events[::2])).statistics, ENGINE)
+    even = QueryRates(
+        query, estimate_statistics(query, columns_of(pa.Table.from_pylist(events[::2]))).statistics, ENGINE
+    )
     assert even.rate("ab") < rates.rate("ab")
 
 
@@ -151,7 +153,7 @@ def test_measured_statistics_predict_the_matches_of_dependent_conditions() -> No
     """a.x < b.x, b.x < c.x and a.x < c.x: the third follows from the others, which pairs do not know."""
     query = parse("PATTERN AND(A a, B b, C c) WHERE a.x < b.x AND b.x < c.x AND a.x < c.x WITHIN 40 us")
     events = stream(400, 2_000)
-    found = estimate_statistics(query, pa.Table.from_pylist(events)).statistics
+    found = estimate_statistics(query, columns_of(pa.Table.from_pylist(events))).statistics
     (known,) = found.sub_queries
     assert known.selectivity == pytest.approx(1 / 6, rel=0.1)  # not 1/8
     expected = QueryRates(query, found, ENGINE).rate("abc") * (events[-1]["ts"] - events[0]["ts"]) / 40
@@ -160,7 +162,7 @@ def test_measured_statistics_predict_the_matches_of_dependent_conditions() -> No
 
 def test_what_was_measured_is_the_same_after_a_file() -> None:
     query = parse("PATTERN SEQ(A a, KL(B b), NOT(C d), C c) WHERE a.x < b.x AND d.k = a.k AND a.k = c.k WITHIN 20 us")
-    found = estimate_statistics(query, pa.Table.from_pylist(stream(300, 900))).statistics
+    found = estimate_statistics(query, columns_of(pa.Table.from_pylist(stream(300, 900)))).statistics
     assert found.sub_queries and found.groups and found.negations
     assert from_json(to_json(found), "the statistics") == found
 

@@ -17,6 +17,7 @@ from decopa.query.predicate import attributes
 from decopa.query.query import Query
 from decopa.query.schema import Kind
 from decopa.runs.measure import event_columns
+from decopa.runs.spec import Planning, RunSpec
 from decopa.runs.why.explain import MOST_CANDIDATES, explain_matches
 from decopa.runs.why.parts import Why
 from shuffler.source.trace import TraceSource
@@ -58,7 +59,7 @@ def count_matches(query: Query, source: TraceSource, frequency: Mapping[str, int
 
     Positions are joined rare types first, as `frequency` has them.
     """
-    from decopa.runs.execute import run_detailed
+    from decopa.runs.execute import run_spec
 
     def rare_first(branch: Query) -> list[str]:
         return sorted(branch.aliases, key=lambda alias: frequency.get(branch.position(alias).type, 0))
@@ -68,7 +69,8 @@ def count_matches(query: Query, source: TraceSource, frequency: Mapping[str, int
     # Short traces are not worth compiling loops for.
     with interpreted() if (source.row_count or 0) <= _SHORT else nullcontext():
         try:
-            return int(run_detailed(query, source, plan=plan, limits=limits).matches.num_rows)
+            spec = RunSpec(planning=Planning(plan=plan), limits=limits, runtime="local")
+            return int(run_spec(spec, [query], source).matches.num_rows)
         except LimitError:
             return None
 

@@ -13,12 +13,14 @@ from actors.group import Limits
 from actors.reports import OperatorReport
 from costmodel.capacity import Capacity
 from costmodel.estimate import estimate_statistics
+from decopa.api import run_detailed
 from decopa.language.text.parser import parse
 from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan, PlanOperator, QueryPlan
 from decopa.planning.subquery import SubQuery
-from decopa.runs.execute import run_detailed
 from decopa.runs.guard import Guard
+from decopa.runs.spec import Planning
+from tests.support.columns import columns_of
 
 BUSY = pa.table({"id": range(62), "ts": [*range(62)], "type": ["A", *["B"] * 60, "C"]})
 QUERY = parse("PATTERN SEQ(A a, KL(B b), C c) WITHIN 100 us")
@@ -37,25 +39,25 @@ def test_groups_under_way_stop_a_run_that_finds_nothing_yet() -> None:
     limits = Limits(max_groups=100_000)
     message = r"unit o4/0 of operator o4 SEQ\(A,KL\(B\)\): more than 100,000 groups out of one batch are under way"
     with interpreted(), pytest.raises(decopa.LimitError, match=message):
-        run_detailed(QUERY, BUSY.slice(0, 61), plan=early(), limits=limits)
+        run_detailed(QUERY, BUSY.slice(0, 61), planning=Planning(plan=early()), limits=limits)
 
 
 def test_a_plan_that_is_predicted_to_form_too_many_groups_is_refused_with_the_figure() -> None:
     with pytest.raises(decopa.LimitError, match=r"operator o\d SEQ\(A,KL\(B\),C\) is predicted to form .*e\+"):
-        run_detailed(QUERY, BUSY, strategy="decopa", units=2)
+        run_detailed(QUERY, BUSY, strategy="decopa", units=2, runtime="local")
     with pytest.raises(decopa.LimitError, match="--force"):
-        run_detailed(QUERY, BUSY, strategy="decopa", units=2)
+        run_detailed(QUERY, BUSY, strategy="decopa", units=2, runtime="local")
 
 
 def test_force_runs_it_all_the_same_up_to_the_limits() -> None:
     limits = Limits(max_groups=50_000)
     with interpreted(), pytest.raises(decopa.LimitError, match="under way"):
-        run_detailed(QUERY, BUSY, strategy="decopa", units=2, force=True, limits=limits)
+        run_detailed(QUERY, BUSY, planning=Planning(2, "decopa", force=True), runtime="local", limits=limits)
 
 
 def test_matches_beyond_the_limit_and_hours_of_work_are_refused() -> None:
     query = parse("PATTERN AND(A a, B b) WITHIN 100 us")
-    statistics = estimate_statistics(query, BUSY).statistics
+    statistics = estimate_statistics(query, columns_of(BUSY)).statistics
     plan = Plan((left_deep(query),))
     guard = Guard.of(plan, [statistics], 61, Limits(max_matches=10), lambda line: None)
     with pytest.raises(decopa.LimitError, match=r"predicted to have 60 matches, more than the limit of 10"):
@@ -74,7 +76,7 @@ def test_an_operator_beyond_its_prediction_is_reported_while_it_runs_and_once_pe
     query = parse("PATTERN AND(A a, B b) WITHIN 100 us")
     plan = Plan((left_deep(query),))
     told: list[str] = []
-    guard = Guard.of(plan, [estimate_statistics(query, BUSY).statistics], 61, Limits(), told.append)
+    guard = Guard.of(plan, [estimate_statistics(query, columns_of(BUSY)).statistics], 61, Limits(), told.append)
     guard.look([[report(1_000)]])
     assert told == []
     guard.look([[report(25_000_000)]])

@@ -6,11 +6,12 @@ import numpy as np
 import pyarrow as pa
 
 from actors.group import Limits
+from decopa.api import run_detailed
 from decopa.language.text.parser import parse
 from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan
-from decopa.runs.execute import run_detailed
 from decopa.runs.probe import choose_by_probing, probe
+from decopa.runs.spec import Planning
 from shuffler.source.trace import open_trace
 
 RNG = np.random.default_rng(2)
@@ -36,6 +37,6 @@ def test_a_plan_that_takes_long_is_cut_off() -> None:
 
 
 def test_a_probed_run_finds_the_same_matches() -> None:
-    plain = run_detailed(QUERY, TRACE, strategy="decopa", units=4)
-    probed = run_detailed(QUERY, TRACE, strategy="decopa", units=4, probe_s=2.0)
+    plain = run_detailed(QUERY, TRACE, strategy="decopa", units=4, runtime="local")
+    probed = run_detailed(QUERY, TRACE, planning=Planning(4, "decopa", probe_s=2.0), runtime="local")
     assert probed.matches.num_rows and probed.matches.equals(plain.matches)

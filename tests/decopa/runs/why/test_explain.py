@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 import decopa
 from actors.columnar.jit import interpreted
+from decopa.api import run_detailed
 from decopa.language.text.parser import parse
 from decopa.query.predicate import aliases_of
 from decopa.query.query import Query
 from decopa.report.why import why_page, why_text
-from decopa.runs.execute import run_detailed
 from decopa.runs.why.counting import explain_run
 from decopa.runs.why.parts import Why, to_document
 from decopa.runs.why.relaxations import relaxations

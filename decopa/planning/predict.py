@@ -16,9 +16,9 @@ from costmodel.statistics import Statistics
 from costmodel.sub_queries import CONFIDENCE
 from costmodel.time_order import inside_share
 from decopa.planning.keys import Keys
-from decopa.planning.plan import PlanOperator, QueryPlan, Rule
+from decopa.planning.plan import PlanOperator, QueryPlan
 from decopa.planning.price import operator_prices
-from shuffler.routing.table import RoutingTable
+from decopa.planning.roles import Rule
 
 #: A copy of a sliced plan gets each of its windows together with the next one.
 _WINDOWS_PER_SLICE = 2
@@ -67,7 +67,6 @@ class _Predictor:
         self._plan, self._query, self._statistics = plan, plan.query, statistics
         self._rates = QueryRates(plan.query, statistics, ENGINE)
         self._prices = operator_prices(plan, self._rates)
-        self._routing = RoutingTable(plan)
         self._windows = span_us / plan.query.window_us
         #: Copies of a sliced plan see events, and find matches, more than once; how often is at most this.
         self._copies = min(plan.slices, _WINDOWS_PER_SLICE)
@@ -92,10 +91,10 @@ class _Predictor:
 
     def _ingested(self, operator: PlanOperator) -> Total:
         """What comes in, as often as it comes: a broadcast input goes to each of the units that work."""
-        units = self._routing.active_units(operator)
-        inputs = [(self._emitted(source), source.partitioned) for source in self._plan.inputs(operator)]
-        value = sum(one.value * (1 if partitioned else units) for one, partitioned in inputs)
-        return Total(value, any(one.rough for one, _ in inputs))
+        roles = self._plan.roles(operator)
+        inputs = [self._emitted(source) for source in self._plan.inputs(operator)]
+        value = sum(one.value * (1 if side == roles.dealt else roles.active_units) for side, one in enumerate(inputs))
+        return Total(value, any(one.rough for one in inputs))
 
     def _comparisons(self, operator: PlanOperator, emitted: Total) -> Total:
         match self._plan.rule(operator):
@@ -121,7 +120,9 @@ class _Predictor:
             return Total(arriving.value * known.compared, arriving.rough)
         load = self._prices[operator.name].load().comparisons
         positions = len(operator.sub_query.positive(self._query)) + 1
-        return self._total(load.per_unit(operator.units) * self._routing.active_units(operator), positions, rough=True)
+        return self._total(
+            load.per_unit(operator.units) * self._plan.roles(operator).active_units, positions, rough=True
+        )
 
     def _pairs(self, operator: PlanOperator) -> Total:
         """Pairs of the two inputs' matches that meet: within the window, in order, and with equal keys."""
