@@ -8,13 +8,15 @@ message nearest to the root is delivered first, which keeps queues short and bat
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
 from actors.group import Limits
 from actors.reports import OperatorReport
 from actors.sink import MatchSink
 from cluster.live import NewMatches
 from cluster.pipeline import Pipeline
+from decopa.choices import DEFAULT_BATCH_SIZE
 from decopa.planning.plan import Plan
 from decopa.planning.validate import check_structure
 from decopa.query.binding import bind
@@ -22,14 +24,21 @@ from shuffler.exchange.codecs import needed_attributes
 from shuffler.source.stopping import StreamStopped
 from shuffler.source.trace import TraceSource
 
-#: Events per batch: long enough to make the work per batch negligible, short enough to stay in the cache.
-DEFAULT_BATCH_SIZE = 65_536
+
+class Watching(Protocol):
+    """Looks at a run now and then: at the reports of each part's operators."""
+
+    @property
+    def due(self) -> bool: ...
+
+    def look(self, reports: Sequence[Sequence[OperatorReport]]) -> None: ...
 
 
 class LocalRuntime:
     """Runs every query of a plan over one pass of the source.
 
-    `ordered` puts matches in canonical order as the run goes on; without it that is left to `MatchSink.table`.
+    `ordered` puts matches in canonical order as the run goes on; without it that is left to `MatchSink.table`. A
+    `watch` looks at the operators while the run is going, and may end it.
     """
 
     def __init__(
@@ -41,6 +50,7 @@ class LocalRuntime:
         limits: Limits | None = None,
         interleaving: random.Random | None = None,
         ordered: bool = True,
+        watch: Watching | None = None,
     ) -> None:
         check_structure(plan)
         self._ordered = ordered
@@ -50,8 +60,10 @@ class LocalRuntime:
         self._attributes = needed_attributes(bounds, source.schema)
         self._windows_us = max((bound.query.window_us for bound in bounds), default=0)
         self._pipelines = [
-            Pipeline(part, bound, source, limits, interleaving) for part, bound in zip(plan.parts, bounds, strict=True)
+            Pipeline(part, bound, source, limits, interleaving, self._look)
+            for part, bound in zip(plan.parts, bounds, strict=True)
         ]
+        self._watch = watch
         self.events = 0
         #: Whether a live run was stopped before its stream ended.
         self.stopped = False
@@ -70,6 +82,10 @@ class LocalRuntime:
                 progress(self.events, sum(pipeline.sink.rows for pipeline in self._pipelines))
         for pipeline in self._pipelines:
             pipeline.finish()
+
+    def _look(self) -> None:
+        if self._watch is not None and self._watch.due:
+            self._watch.look([tuple(pipeline.reports()) for pipeline in self._pipelines])
 
     def live(self) -> Iterator[NewMatches]:
         """Reads the source as its events arrive, and hands out the matches of each batch of them as soon as they are

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from actors.group import Limits, UnitGroup
@@ -30,6 +30,7 @@ class Pipeline:
         source: TraceSource,
         limits: Limits,
         interleaving: random.Random | None,
+        on_progress: Callable[[], None] = lambda: None,
     ) -> None:
         self._plan, self._limits = plan, limits
         code_of, routing = source.strings.pin, RoutingTable(plan)
@@ -37,7 +38,13 @@ class Pipeline:
         self._feeder = LeafFeeder(plan, bound, code_of, routing=routing)
         self._hosting = partial(UnitGroup, plan, bound, code_of, routing=routing)
         self._groups = [
-            self._hosting(limits=limits, outside=partial(self._outside, copy), copy=copy, interleaving=interleaving)
+            self._hosting(
+                limits=limits,
+                outside=partial(self._outside, copy),
+                copy=copy,
+                interleaving=interleaving,
+                on_progress=on_progress,
+            )
             for copy in range(plan.slices)
         ]
         self._watermarks = {

@@ -52,6 +52,8 @@ class Session:
         self.events = self.blocks = 0
         self.coordinator: Stepping | None = None
         self.recorder: Recording | None = None
+        #: Called now and then; may raise to end the run.
+        self.watch: Callable[[], None] | None = None
 
     def go_on_from(self, events: int, blocks: int) -> None:
         """The stream begins here instead of at its start; shufflers take turns as they would have."""
@@ -146,6 +148,8 @@ class Session:
     def _tell(self) -> None:
         if self.recorder is not None:
             self.recorder.look(self._deployment, self.events)
+        if self.watch is not None:
+            self.watch()
         now = time.monotonic()
         if self._progress is not None and now - self._told >= _PROGRESS_EVERY_S:
             self._told = now

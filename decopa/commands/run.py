@@ -106,7 +106,11 @@ def _run(
             progress.clear()
             tell("dashboard", f"{address} (while this runs)")
 
-    watch = Watch(progress, progress.phase, show_dashboard, recorder)
+    def warn(line: str) -> None:
+        progress.clear()
+        tell("warning", line)
+
+    watch = Watch(progress, progress.phase, show_dashboard, recorder, warn=warn)
     result = run_spec(spec, queries, watch=watch, predictions=True)
     if args.out is not None:
         progress.phase("writing the matches")

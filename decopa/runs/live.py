@@ -18,7 +18,8 @@ import pyarrow as pa
 from actors.latency import LatencySummary
 from actors.reports import OperatorReport
 from actors.sink import MatchSink
-from cluster.local import DEFAULT_BATCH_SIZE, LocalRuntime
+from cluster.local import LocalRuntime
+from decopa.choices import DEFAULT_BATCH_SIZE
 from decopa.query.binding import bind
 from decopa.query.query import Query
 from decopa.runs.prepare import Prepared, prepare

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from costmodel.rates import PAPER, RateModel
+from costmodel.formulas import RateModel
 from costmodel.statistics import Statistics
 from decopa.errors import PlanError, StatisticsError
 from decopa.planning.left_deep import left_deep
@@ -23,11 +23,12 @@ GIVEN = "given"
 
 @dataclass(frozen=True)
 class PlanChoice:
-    """A plan, the strategy that made it, and what the user should know about it."""
+    """A plan, the strategy that made it, what the user should know about it, and the best candidates for it."""
 
     plan: Plan
     strategy: str
     notices: tuple[str, ...] = ()
+    candidates: tuple[Plan, ...] = ()
 
 
 def choose_plan(
@@ -35,11 +36,13 @@ def choose_plan(
     queries: Sequence[Query],
     statistics: Sequence[Statistics | None] = (),
     *,
-    model: RateModel = PAPER,
+    model: RateModel | None = None,
+    processors: int | None = None,
 ) -> PlanChoice:
     """The plan given, or the one that the strategy makes for the units.
 
-    Queries without statistics are planned left-deep; every plan finds the same matches.
+    Queries without statistics are planned left-deep; every plan finds the same matches. `processors` is how many the
+    units share; by default each has its own.
     """
     if planning.plan is not None:
         notices = [line for query, one in zip(queries, statistics) if one is not None for line in one.check_fits(query)]
@@ -58,13 +61,14 @@ def choose_plan(
         strategy=strategy,
         reading=planning.reading,
         model=model,
+        processors=processors,
     )
     made = iter(planned.plan.parts)
     parts: list[QueryPlan] = []
     for query in queries:
         for branch in query.branches:
             parts.append(next(made) if query in known else spread_units(left_deep(branch), 1))
-    return PlanChoice(Plan(tuple(parts)), strategy, planned.notices)
+    return PlanChoice(Plan(tuple(parts)), strategy, planned.notices, planned.candidates if len(queries) == 1 else ())
 
 
 def left_deep_plan(queries: Sequence[Query], units: int = 1) -> Plan:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -13,10 +13,11 @@ from actors.latency import LatencySummary
 from actors.reports import OperatorReport
 from actors.sink import bound_aliases
 from costmodel.statistics import Statistics
-from decopa.errors import DecoPaWarning
+from decopa.errors import DecoPaError, DecoPaWarning
 from decopa.planning.plan import Plan
 from decopa.query.names import RESULT_COLUMNS
 from decopa.query.query import Query
+from decopa.runs.why.parts import Why
 
 MatchKey = tuple[object, ...]
 
@@ -47,6 +48,13 @@ class RunResult:
     bad_rows: int = 0
     start_s: float = 0.0
     published: int | None = None
+    explain: Callable[[], tuple[Why, ...]] | None = field(default=None, repr=False, compare=False)
+
+    def why(self) -> tuple[Why, ...]:
+        """Why each query has the matches that it has, from the run's own events; reads them again."""
+        if self.explain is None:
+            raise DecoPaError("the events of this run cannot be read again; use `decopa why` on a stored trace")
+        return self.explain()
 
     def __repr__(self) -> str:
         return (

@@ -9,10 +9,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from costmodel.formulas import ENGINE, PAPER, RateModel
 from costmodel.kleene import KleenePairs
 from costmodel.logarithms import LOG_MAX, LOG_ZERO, MAX_VALUE
-from costmodel.rates import ENGINE, PAPER, QueryRates, RateModel, is_rate_reducing, log_rate, rate, selectivity
-from costmodel.statistics import PairSelectivity, Statistics, SubQuerySelectivity
+from costmodel.rates import QueryRates, is_rate_reducing, log_rate, rate, selectivity
+from costmodel.statistics import PairSelectivity, Statistics
+from costmodel.sub_queries import SubQuerySelectivity
 from costmodel.time_order import TimeOrder
 from decopa.errors import StatisticsError
 from decopa.language.text.parser import parse
