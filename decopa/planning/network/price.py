@@ -73,7 +73,12 @@ def vertex_rate(plan: NetworkPlan, vertex: Vertex, rates: ProjectionRates) -> fl
 
 def reduced_rate(events: float, matches: float) -> float:
     """Events that have at least one match, if matches fall on events at random."""
-    return -events * math.expm1(-matches / events) if events else 0.0
+    return events * reduced_share(matches, events)
+
+
+def reduced_share(matches: float, events: float) -> float:
+    """The share of events that have at least one match, if matches fall on events at random."""
+    return -math.expm1(-matches / events) if events else 0.0
 
 
 def edge_weights(plan: NetworkPlan, output_rate: Callable[[Vertex], float]) -> dict[tuple[str, str], float]:

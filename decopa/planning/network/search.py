@@ -13,19 +13,26 @@ from dataclasses import dataclass
 
 from decopa.planning.network.combination import bits
 from decopa.planning.network.instance import Instance
+from decopa.planning.network.price import reduced_share
 from decopa.planning.network.subplan import NONE, Flows, Hosts, SubPlan, Workspace, at_origins, single
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
     """How wide the search is: plans kept for each placement, and for each projection in all; partial covers kept for
-    each covered set; plans of an input that are tried for one target; nodes tried for a single sink."""
+    each covered set; plans of an input that are tried for one target; nodes tried for a single sink. `reducers` allows
+    vertices that forward events which have a partner; the paper has none."""
 
     plans: int = 2
     kept: int = 12
     partial: int = 4
     tried: int = 4
     nodes: int = 6
+    reducers: bool = False
+
+
+#: Reducers that let more of the events pass than this are not worth their work.
+_MAX_SHARE = 0.9
 
 
 class CoverSearch:
@@ -42,7 +49,41 @@ class CoverSearch:
         """The best plans of the whole query, cheapest first, one or more for each placement."""
         for mask in self.projections():
             self.plans[mask] = self.planned(mask)
-        return self.planned(self.instance.full)
+            if self.effort.reducers:
+                self._add_reducers(mask)
+        found = self.planned(self.instance.full)
+        found += [better for plan in found[:3] if (better := self.divided(plan)) is not None]
+        return sorted(found, key=self.price)
+
+    def _add_reducers(self, mask: int) -> None:
+        """For each axis: at the origins, the events that have a match of the projection."""
+        instance = self.instance
+        for place in self._axes(mask):
+            share = reduced_share(instance.total(mask), instance.total(1 << place))
+            along = [plan for plan in self.plans[mask] if plan.axis == place]
+            if along and share <= _MAX_SHARE:
+                self.plans[1 << place].append(self.workspace.reducer(along[0], place, share))
+
+    def divided(self, plan: SubPlan) -> SubPlan | None:
+        """Partial multi-sink: each host keeps its share of the axis iff that is cheaper than shipping it to one node.
+
+        Contains placements at one node and at all; None if neither mixture is cheaper.
+        """
+        instance, best = self.instance, plan
+        axes = [plan.axis] if plan.axis != NONE else list(self._axes(plan.mask))
+        for axis in axes:
+            producers = instance.producers[axis]
+            if len(producers) < 2:
+                continue
+            gather = plan.hosts[0][0] if plan.axis == NONE else self._nodes(plan.mask)[0]
+            away = frozenset(producers) if plan.axis == NONE else frozenset()
+            for node in sorted(producers, key=lambda one: (instance.share(axis, one), one)):
+                changed = away ^ {node}
+                hosts = _partial_hosts(producers, changed, gather)
+                candidate = self.workspace.joined(instance, plan.mask, axis, hosts, best.inputs)
+                if self.price(candidate) < self.price(best) * (1 - 1e-12):
+                    best, away = candidate, changed
+        return best if best is not plan else None
 
     def price(self, plan: SubPlan) -> float:
         """What the plan adds to the transfers that exist."""
@@ -129,7 +170,7 @@ class CoverSearch:
         for part, plans in self.plans.items():
             if part & ~mask or part == mask:
                 continue
-            priced = [self._read(plan, axis, hosts) for plan in plans]
+            priced = [self._read(plan, axis, hosts) for plan in plans if plan.mask & ~mask == 0]
             priced.sort(key=lambda one: one[0])
             found += [(part, one) for one in priced[: self.effort.tried]]
         return sorted(found, key=lambda one: one[1][0])
@@ -143,3 +184,12 @@ def _ascending(waiting: dict[int, list[tuple[float, Flows, tuple[SubPlan, ...]]]
     """The keys, smallest first, while more are being added; added ones are always larger."""
     while waiting:
         yield min(waiting)
+
+
+def _partial_hosts(producers: tuple[int, ...], away: frozenset[int], gather: int) -> Hosts:
+    """Each origin at its own node, except those in `away`, which one node takes care of."""
+    takes: dict[int, int] = {}
+    for node in producers:
+        host = gather if node in away else node
+        takes[host] = takes.get(host, 0) | 1 << node
+    return tuple(sorted(takes.items()))
