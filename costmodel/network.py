@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from costmodel.documents import check_fields, fail, kind_of, number, numbers, read_document, value_of_kind
+from decopa.documents import check_fields, fail, kind_of, number, numbers, read_document, value_of_kind
 from costmodel.statistics import MAX_RATE
 from decopa.errors import StatisticsError, did_you_mean
 from decopa.query.names import duration_text

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from actors.pair_writer import PairWriter, Side
+from actors.columnar.pair_writer import PairWriter, Side
 from decopa.query.binding import BoundQuery, Condition
 from decopa.query.predicate import Attr, Compare, Predicate
-from shuffler.batch import key_of
-from shuffler.layout import earliest, latest, member_column
+from shuffler.rows.batch import key_of
+from shuffler.rows.layout import earliest, latest, member_column
 
 
 @dataclass(frozen=True)

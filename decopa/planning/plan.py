@@ -12,8 +12,8 @@ from typing import Any
 import networkx as nx
 
 from decopa.errors import PlanError, QueryError
+from decopa.language.text.parser import parse
 from decopa.planning.subquery import SubQuery
-from decopa.query.parser import parse
 from decopa.query.query import Query
 
 FORMAT = "decopa-plan"

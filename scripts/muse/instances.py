@@ -17,7 +17,7 @@ from costmodel.statistics import Statistics
 from costmodel.transmission import ProjectionRates
 from decopa.planning.network.instance import Instance
 from decopa.planning.network.subplan import Workspace
-from decopa.query.parser import parse
+from decopa.language.text.parser import parse
 from decopa.query.query import Query
 
 #: Rates are per window, so its length means nothing.

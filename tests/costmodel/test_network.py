@@ -11,7 +11,7 @@ from costmodel.network import EventSourcedNetwork, Link, from_json, to_json
 from costmodel.statistics import Statistics
 from costmodel.transmission import ProjectionRates, naive_cost
 from decopa.errors import StatisticsError
-from decopa.query.parser import parse
+from decopa.language.text.parser import parse
 
 WINDOW_US = 60_000_000
 NETWORK = EventSourcedNetwork(
