@@ -1,31 +1,20 @@
 """Event-sourced network: which node produces which types at which rate, and what its links cost (MuSE 2.1).
 
-    {
-      "format": "decopa-network", "version": 1, "window_us": 600000000,
-      "nodes": {"n0": {"rates": {"A": 10, "B": 2.5}, "units": 4}, "n1": {"rates": {}}},
-      "links": [{"from": "n0", "to": "n1", "cost": 3, "bytes_per_s": 1000000, "latency_ms": 20}]
-    }
-
 The network is a complete graph. A link that is not listed costs 1 per row, in either direction.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from decopa.documents import check_fields, fail, kind_of, number, numbers, read_document, value_of_kind
 from costmodel.statistics import MAX_RATE
 from decopa.errors import StatisticsError, did_you_mean
-from decopa.query.names import duration_text
 from decopa.query.query import MAX_WINDOW_US, Query
 
-FORMAT = "decopa-network"
-VERSION = 1
 #: More nodes than this are no network that anyone plans by hand or in memory.
 MAX_NODES = 1024
 
@@ -144,13 +133,7 @@ class EventSourcedNetwork:
         return all(link.cost == 1 for link in self.links)
 
     def check_fits(self, query: Query) -> None:
-        """Raises StatisticsError unless the rates are those of the query's window and all its types are produced."""
-        if query.window_us != self.window_us:
-            raise StatisticsError(
-                f"{self.name} counts events per {duration_text(self.window_us)}, but the window of query "
-                f"'{query.name}' is {duration_text(query.window_us)}; rescale the network or run "
-                "`decopa network stats` for this query"
-            )
+        """Raises StatisticsError unless some node produces each type of the query."""
         for event_type in query.event_types:
             if not self.producers(event_type):
                 raise StatisticsError(
@@ -166,48 +149,3 @@ class EventSourcedNetwork:
             for node, types in self.rates.items()
         }
         return EventSourcedNetwork(window_us, rates, self.links, self.units, self.name)
-
-
-def to_json(network: EventSourcedNetwork) -> str:
-    """The file's text; `from_json` reads it back to an equal network."""
-    nodes: dict[str, Any] = {}
-    for node, types in network.rates.items():
-        nodes[node] = {"rates": types} | ({"units": network.units[node]} if node in network.units else {})
-    links = []
-    for link in network.links:
-        entry: dict[str, Any] = {"from": link.source, "to": link.target, "cost": link.cost}
-        if link.bytes_per_s is not None:
-            entry["bytes_per_s"] = link.bytes_per_s
-        if link.latency_ms:
-            entry["latency_ms"] = link.latency_ms
-        links.append(entry)
-    document: dict[str, Any] = {"format": FORMAT, "version": VERSION, "window_us": network.window_us, "nodes": nodes}
-    return json.dumps(document | ({"links": links} if links else {}), indent=2, ensure_ascii=False) + "\n"
-
-
-def from_json(text: str, name: str = "network.json") -> EventSourcedNetwork:
-    """Reads what `to_json` wrote or a person did; `name` is how messages call the file."""
-    document = read_document(text, format=FORMAT, version=VERSION, name=name, command="decopa network stats")
-    check_fields(document, ("format", "version", "window_us", "nodes"), ("links",), name)
-    rates: dict[str, dict[str, float]] = {}
-    units: dict[str, int] = {}
-    nodes = value_of_kind(document, "nodes", dict, name)
-    for node in nodes:
-        where = f"{name}: node '{node}'"
-        entry = value_of_kind(nodes, node, dict, name)
-        check_fields(entry, ("rates",), ("units",), where)
-        rates[node] = numbers(entry, "rates", where)
-        if "units" in entry:
-            units[node] = value_of_kind(entry, "units", int, where)
-    entries = value_of_kind(document, "links", list, name) if "links" in document else []
-    links = tuple(_read_link(entry, f"{name}: links[{index}]") for index, entry in enumerate(entries))
-    return EventSourcedNetwork(value_of_kind(document, "window_us", int, name), rates, links, units, name)
-
-
-def _read_link(entry: Any, where: str) -> Link:
-    if not isinstance(entry, dict):
-        fail(where, f"must be an object, got {kind_of(entry)}")
-    check_fields(entry, ("from", "to"), ("cost", "bytes_per_s", "latency_ms"), where)
-    ends = (value_of_kind(entry, "from", str, where), value_of_kind(entry, "to", str, where))
-    given = {key: number(entry, key, where) for key in ("cost", "bytes_per_s", "latency_ms") if key in entry}
-    return Link(*ends, **given)  # type: ignore[arg-type]

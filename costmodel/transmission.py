@@ -13,6 +13,7 @@ from functools import cached_property
 
 from costmodel.logarithms import log_of
 from costmodel.network import EventSourcedNetwork
+from costmodel.partners import PartnerShares
 from costmodel.rates import PAPER, QueryRates, RateModel
 from costmodel.statistics import Statistics, connected_pairs, pair_of
 from decopa.query.predicate import Attr, Compare
@@ -24,8 +25,10 @@ Origins = Mapping[str, Collection[str]]
 class ProjectionRates:
     """Rates of the projections of one OR-free query in a network, named by their positions.
 
-    `statistics` gives selectivities and filters; rates come from the network. With `implied`, equalities that follow
-    from others count: k events of one key have the selectivity of k - 1 equalities, whichever k events these are.
+    `statistics` gives selectivities and filters; rates come from the network. All rates are per window of the network,
+    whatever the query's own window is. With `implied`, equalities that follow from others count: k events of one key
+    have the selectivity of k - 1 equalities, whichever k events these are. `partners` are counted shares of events that
+    have a partner, by types.
     """
 
     def __init__(
@@ -36,12 +39,14 @@ class ProjectionRates:
         model: RateModel = PAPER,
         *,
         implied: bool = False,
+        partners: PartnerShares | None = None,
     ) -> None:
         network.check_fits(query)
-        self.query, self.network = query, network
-        totals = {event_type: network.total_rate(event_type) for event_type in query.event_types}
+        self.query, self.network, self._partners = query, network, dict(partners or {})
+        self._windows = network.window_us / query.window_us
+        totals = {event_type: network.total_rate(event_type) / self._windows for event_type in query.event_types}
         self._statistics = Statistics(
-            network.window_us,
+            query.window_us,
             totals,
             statistics.type_pairs,
             statistics.alias_pairs,
@@ -80,7 +85,7 @@ class ProjectionRates:
                 (alias,) = key
                 self._totals[key] = math.fsum(self.event_rate(alias, node) for node in self.producers(alias))
             else:
-                self._totals[key] = self._rates.rate(key) * math.exp(self._log_correction(key))
+                self._totals[key] = self._rates.rate(key) * self._windows * math.exp(self._log_correction(key))
         return self._totals[key]
 
     def per_binding(self, aliases: Collection[str]) -> float:
@@ -98,6 +103,17 @@ class ProjectionRates:
         """Matches per window whose events have the given origins; positions that are not named have all of theirs."""
         shares = (self.share(alias, origins[alias]) for alias in aliases if alias in origins)
         return self.total(aliases) * math.prod(shares)
+
+    def reduced_share(self, alias: str, aliases: Collection[str]) -> float:
+        """The share of a position's events that have a match with the other positions.
+
+        At most the least share that was counted for one of them; else as if matches fell on events at random.
+        """
+        own = self.query.position(alias).type
+        others = {self.query.position(other).type for other in aliases if other != alias}
+        counted = [self._partners[own, other] for other in others if (own, other) in self._partners]
+        random = -math.expm1(-self.total(aliases) / self.total((alias,)))
+        return min(counted) if counted else random
 
     def _log_correction(self, aliases: frozenset[str]) -> float:
         """Replaces the product over all pairs of a key class by that over a spanning tree."""

@@ -7,7 +7,8 @@ import math
 
 import pytest
 
-from costmodel.network import EventSourcedNetwork, Link, from_json, to_json
+from costmodel.network import EventSourcedNetwork, Link
+from costmodel.network_file import MeasuredNetwork, from_json, to_json
 from costmodel.statistics import Statistics
 from costmodel.transmission import ProjectionRates, naive_cost
 from decopa.errors import StatisticsError
@@ -23,7 +24,11 @@ NETWORK = EventSourcedNetwork(
 
 
 def test_a_network_is_read_back_from_its_json() -> None:
-    assert from_json(to_json(NETWORK)) == NETWORK
+    measured = MeasuredNetwork(
+        NETWORK, (Statistics.of(WINDOW_US, {"A": 1.0}, {("A", "B"): 0.5}),), {("A", "B"): 0.25, ("B", "A"): 1.0}
+    )
+    assert from_json(to_json(measured)) == measured
+    assert from_json(to_json(MeasuredNetwork(NETWORK))) == MeasuredNetwork(NETWORK)
 
 
 @pytest.mark.parametrize(
@@ -37,11 +42,14 @@ def test_a_network_is_read_back_from_its_json() -> None:
         ({"nodes": {}}, "has 0 nodes"),
         ({"nodes": {"n0": {"rates": {"A": "x"}}}}, "'A' must be a number, got a text"),
         ({"window_us": 0}, "window.*must be positive"),
+        ({"partners": [{"types": ["A"], "share": 0.5}]}, "'types' must be two names"),
+        ({"partners": [{"types": ["A", "B"], "share": 1.5}]}, "must be between 0 and 1"),
         ({"nodez": {}}, "unknown field 'nodez'; did you mean 'nodes'"),
     ],
 )
 def test_a_wrong_network_file_is_refused_in_one_line(change: dict[str, object], message: str) -> None:
-    document = json.loads(to_json(EventSourcedNetwork(WINDOW_US, {"n0": {"A": 1.0}, "n1": {"A": 1.0}}))) | change
+    small = EventSourcedNetwork(WINDOW_US, {"n0": {"A": 1.0}, "n1": {"A": 1.0}})
+    document = json.loads(to_json(MeasuredNetwork(small))) | change
     with pytest.raises(StatisticsError, match=message) as caught:
         from_json(json.dumps(document))
     assert "\n" not in str(caught.value)
@@ -52,10 +60,16 @@ def test_a_type_that_no_node_produces_is_named() -> None:
         NETWORK.check_fits(parse("PATTERN SEQ(A a, C c) WITHIN 1 min"))
 
 
-def test_rates_of_another_window_are_refused() -> None:
-    with pytest.raises(StatisticsError, match="counts events per 1 min, but the window of query 'q' is 2 min"):
-        NETWORK.check_fits(parse("PATTERN SEQ(A a, B b) WITHIN 2 min"))
-    NETWORK.rescaled(2 * WINDOW_US).check_fits(parse("PATTERN SEQ(A a, B b) WITHIN 2 min"))
+def test_rates_are_per_window_of_the_network_whatever_the_window_of_the_query() -> None:
+    """Twice the window finds twice the pairs in the same time."""
+    statistics = Statistics.of(WINDOW_US, {}, {("A", "B"): 0.5})
+    short, long = (
+        ProjectionRates(parse(f"PATTERN SEQ(A a, B b) WITHIN {minutes} min"), NETWORK, statistics) for minutes in (1, 2)
+    )
+    assert long.total("ab") == pytest.approx(2 * short.total("ab"))
+    assert long.total("a") == short.total("a") == 40
+    again = ProjectionRates(short.query, NETWORK.rescaled(2 * WINDOW_US), statistics)
+    assert again.total("ab") == pytest.approx(2 * short.total("ab"))
 
 
 def test_the_rate_over_a_cover_is_the_rate_per_binding_times_its_bindings() -> None:

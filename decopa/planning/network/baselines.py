@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decopa.planning.network.combination import bits
 from decopa.planning.network.instance import Instance
 from decopa.planning.network.subplan import NONE, Flows, SubPlan, Workspace, single
 from decopa.query.pattern import EventRef, Kleene, Not, Pattern, leaves
@@ -10,6 +11,14 @@ from decopa.query.pattern import EventRef, Kleene, Not, Pattern, leaves
 def gathered(instance: Instance, workspace: Workspace, node: int) -> SubPlan:
     """All events of the query travel to one node, which evaluates it alone."""
     return workspace.joined(instance, instance.full, NONE, single(node), workspace.leaves(instance))
+
+
+def where_born(instance: Instance, workspace: Workspace) -> SubPlan:
+    """A query of one event needs no network, unless it is a KL: then one node must see all events."""
+    (leaf,) = workspace.leaves(instance)
+    if leaf.axis == NONE:
+        return naive(instance, workspace)
+    return workspace.joined(instance, instance.full, leaf.axis, leaf.hosts, [leaf])
 
 
 def naive(instance: Instance, workspace: Workspace, existing: Flows | None = None) -> SubPlan:
@@ -34,12 +43,10 @@ def operator_placement(instance: Instance, workspace: Workspace, existing: Flows
         children: list[list[SubPlan]] = []
         for child in pattern.children if not isinstance(pattern, Not) else (pattern.child,):
             below = sum(1 << instance.aliases.index(leaf.alias) for leaf in leaves(child))
-            if below.bit_count() > 1 and not (instance.usable(below) and not isinstance(child, Not)):
-                children += [
-                    [workspace.leaf(instance, 1 << instance.aliases.index(leaf.alias))] for leaf in leaves(child)
-                ]
-            elif isinstance(child, Not):
+            if instance.is_primitive(below):
                 children.append([workspace.leaf(instance, below)])
+            elif isinstance(child, Not) or not instance.usable(below):
+                children += [[workspace.leaf(instance, 1 << place)] for place in bits(below)]
             else:
                 children.append(placed(child))
         found = []

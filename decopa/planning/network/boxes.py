@@ -50,9 +50,9 @@ class BoxSearch:
         while improved and self._left > 0:
             improved = False
             for place, halves in self._splits(best):
-                found = self._replaced(best, place, halves)
-                if found is not None and found.cost < best.cost - _CLOSE:
-                    best, improved = self._settled(found), True
+                split = self._replaced(best, place, halves)
+                if split is not None and split.cost < best.cost - _CLOSE:
+                    best, improved = self._settled(split), True
                     break
         return self._shaken(best, whole)
 

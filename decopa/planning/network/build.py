@@ -72,6 +72,8 @@ class _Builder:
                 if place not in plan.local or origins & ~takes == 0:
                     inputs += names[other]
         forwards = instance.aliases[plan.forwards] if plan.forwards >= 0 else None
+        if forwards is not None:  # it sends these events, so it needs them as they were born
+            inputs.append(self._leaf(part, instance, plan.forwards, instance.nodes[host]))
         text = instance.text(plan.mask) + (f">{instance.types[plan.forwards]}" if forwards else "")
         name = self._free(_named(part, text, instance.nodes[host]))
         known = self._first.setdefault((plan.source, host), (part, name))

@@ -15,13 +15,15 @@ import networkx as nx
 
 from costmodel.network import EventSourcedNetwork
 from decopa.errors import PlanError, QueryError, did_you_mean
+from decopa.language.text.parser import parse
 from decopa.planning.network.cover import NOTHING, Cover
 from decopa.planning.subquery import SubQuery, whole
-from decopa.language.text.parser import parse
 from decopa.query.query import Query
 
 FORMAT = "decopa-network-plan"
 VERSION = 1
+#: The node of centralized evaluation: it gives birth to nothing and is no part of the network.
+OUTSIDE = "outside"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +121,12 @@ class NetworkPlan:
         return tuple(self._by_name[name] for name in nx.lexicographical_topological_sort(self.graph))
 
     def sinks(self, part: int) -> tuple[Vertex, ...]:
-        """The vertices that host a query itself."""
+        """The vertices that host a query itself; those of a query of one event read its events."""
         wanted = whole(self.queries[part])
         return tuple(
-            one for one in self.vertices if one.part == part and one.sub_query == wanted and one.forwards is None
+            one
+            for one in self.vertices
+            if one.part == part and one.sub_query == wanted and one.inputs and one.forwards is None
         )
 
     def event_type(self, vertex: Vertex) -> str:
@@ -196,7 +200,7 @@ class NetworkPlan:
     def check_fits(self, network: EventSourcedNetwork) -> None:
         """Raises PlanError unless the plan was made for a network with these nodes and producers."""
         for node in self.nodes:
-            if node not in network.rates:
+            if node not in network.rates and node != OUTSIDE:
                 raise PlanError(
                     f"the plan is for another network: {network.name} has no node '{node}'"
                     f"{did_you_mean(node, network.nodes)}; make the plan anew with `decopa network plan`"

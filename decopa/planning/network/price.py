@@ -68,17 +68,7 @@ def vertex_rate(plan: NetworkPlan, vertex: Vertex, rates: ProjectionRates) -> fl
         return matches
     origins = frozenset[str]().union(*(box[vertex.forwards] for box in boxes))
     events = math.fsum(rates.event_rate(vertex.forwards, node) for node in origins)
-    return reduced_rate(events, matches)
-
-
-def reduced_rate(events: float, matches: float) -> float:
-    """Events that have at least one match, if matches fall on events at random."""
-    return events * reduced_share(matches, events)
-
-
-def reduced_share(matches: float, events: float) -> float:
-    """The share of events that have at least one match, if matches fall on events at random."""
-    return -math.expm1(-matches / events) if events else 0.0
+    return events * rates.reduced_share(vertex.forwards, aliases)
 
 
 def edge_weights(plan: NetworkPlan, output_rate: Callable[[Vertex], float]) -> dict[tuple[str, str], float]:

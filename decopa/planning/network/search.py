@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from decopa.planning.network.combination import bits
 from decopa.planning.network.instance import Instance
-from decopa.planning.network.price import reduced_share
 from decopa.planning.network.subplan import NONE, Flows, Hosts, SubPlan, Workspace, at_origins, single
 
 
@@ -47,21 +46,29 @@ class CoverSearch:
 
     def run(self) -> list[SubPlan]:
         """The best plans of the whole query, cheapest first, one or more for each placement."""
-        for mask in self.projections():
-            self.plans[mask] = self.planned(mask)
-            if self.effort.reducers:
-                self._add_reducers(mask)
+        for mask in self.instance.projections:
+            worth, axes = self._worth(mask), self._reducing(mask)
+            if worth or axes:
+                plans = self.planned(mask)
+                if worth:
+                    self.plans[mask] = plans
+                self._add_reducers(plans, axes)
         found = self.planned(self.instance.full)
         found += [better for plan in found[:3] if (better := self.divided(plan)) is not None]
         return sorted(found, key=self.price)
 
-    def _add_reducers(self, mask: int) -> None:
-        """For each axis: at the origins, the events that have a match of the projection."""
-        instance = self.instance
-        for place in self._axes(mask):
-            share = reduced_share(instance.total(mask), instance.total(1 << place))
-            along = [plan for plan in self.plans[mask] if plan.axis == place]
-            if along and share <= _MAX_SHARE:
+    def _reducing(self, mask: int) -> list[tuple[int, float]]:
+        """The axes along which few enough events have a match of the projection, with their share."""
+        rates, aliases = self.instance.rates, self.instance.aliases
+        members = self.instance.aliases_of(mask)
+        found = [(place, rates.reduced_share(aliases[place], members)) for place in self._axes(mask)]
+        return [(place, share) for place, share in found if share <= _MAX_SHARE] if self.effort.reducers else []
+
+    def _add_reducers(self, plans: list[SubPlan], axes: list[tuple[int, float]]) -> None:
+        """At the origins of each axis: sends the events that have a match."""
+        for place, share in axes:
+            along = [plan for plan in plans if plan.axis == place]
+            if along:
                 self.plans[1 << place].append(self.workspace.reducer(along[0], place, share))
 
     def divided(self, plan: SubPlan) -> SubPlan | None:
@@ -89,13 +96,9 @@ class CoverSearch:
         """What the plan adds to the transfers that exist."""
         return self.workspace.added(self.existing, plan.flows)[1] if self.existing else plan.cost
 
-    def projections(self) -> list[int]:
-        """Composite projections whose matches can be cheaper to send than their events, smallest first."""
-        return [mask for mask in self.instance.projections if self._worth(mask)]
-
     def _worth(self, mask: int) -> bool:
-        """A node that reads all matches of a projection could read its events instead. It has a share of both already,
-        of the matches at most the largest share of one axis."""
+        """Whether matches of a projection can be cheaper to send than its events. A node that reads all matches could
+        read the events instead. It has a share of both already, of the matches at most the largest of one axis."""
         instance = self.instance
         local = max((max(instance.share(a, n) for n in instance.producers[a]) for a in self._axes(mask)), default=0.0)
         events = sum(map(instance.total, instance.parts(mask)))

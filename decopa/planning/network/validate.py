@@ -116,7 +116,6 @@ def _primitives(plan: NetworkPlan, part: int) -> Iterator[Violation]:
 def _sinks(plan: NetworkPlan, part: int) -> Iterator[Violation]:
     """Def. 8, and no match at two sinks."""
     query, sinks = plan.queries[part], plan.sinks(part)
-    sinks = tuple(vertex for vertex in sinks if vertex.inputs or len(query.aliases) == 1)
     together = NOTHING
     for place, sink in enumerate(sinks):
         for other in sinks[:place]:

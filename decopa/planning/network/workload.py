@@ -7,11 +7,12 @@ same in both.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from decopa.planning.network.amuse import amuse
-from decopa.planning.network.baselines import gathered, naive, operator_placement
+from decopa.planning.network.baselines import gathered, naive, operator_placement, where_born
 from decopa.planning.network.boxes import MAX_SINGLE, BoxSearch
+from decopa.planning.network.exhaustive import cheapest_uniform
 from decopa.planning.network.instance import Instance
 from decopa.planning.network.search import CoverSearch, Effort
 from decopa.planning.network.subplan import Flows, SubPlan, Workspace
@@ -37,7 +38,7 @@ class WorkloadPlan:
 class WorkloadEffort:
     """How hard the joint search tries: that of one query, plannings spent on boxes, rounds over all queries."""
 
-    cover: Effort = Effort()
+    cover: Effort = field(default_factory=Effort)
     boxes: int = 250
     rounds: int = 3
 
@@ -61,14 +62,18 @@ def planner_for(name: str, workspace: Workspace) -> QueryPlanner:
         "amuse-star": lambda instance, paid: amuse(instance, workspace, star=True, existing=paid),
         "oop": lambda instance, paid: operator_placement(instance, workspace, paid),
         "naive": lambda instance, paid: naive(instance, workspace, paid),
+        "exhaustive": lambda instance, paid: cheapest_uniform(instance, workspace).plan,
     }
     planner = planners[name]
-    return lambda instance, paid: (planner(instance, paid),)
+
+    def planned(instance: Instance, paid: Flows) -> tuple[SubPlan, ...]:
+        alone = len(instance.aliases) == 1
+        return (where_born(instance, workspace) if alone else planner(instance, paid),)
+
+    return planned
 
 
-def jointly(
-    instances: Sequence[Instance], workspace: Workspace, effort: WorkloadEffort | None = None
-) -> WorkloadPlan:
+def jointly(instances: Sequence[Instance], workspace: Workspace, effort: WorkloadEffort | None = None) -> WorkloadPlan:
     """Our planner for a workload: several orders, then each query again given all others.
 
     Never worse than gathering everything at one node, than optimal operator placement and than aMuSE*.
@@ -88,9 +93,7 @@ def jointly(
 def _known(instances: Sequence[Instance], workspace: Workspace) -> list[WorkloadPlan]:
     """Plans that are quickly made and that ours must not be worse than."""
     nodes = range(len(instances[0].nodes))
-    found = [
-        _united([(gathered(instance, workspace, node),) for instance in instances], workspace) for node in nodes
-    ]
+    found = [_united([(gathered(instance, workspace, node),) for instance in instances], workspace) for node in nodes]
     for name in ("oop", "amuse-star"):
         found.append(one_by_one(instances, workspace, planner_for(name, workspace)))
     return found
@@ -101,6 +104,8 @@ def _searching(workspace: Workspace, effort: WorkloadEffort) -> QueryPlanner:
         return CoverSearch(instance, workspace, effort=effort.cover, existing=paid).run()
 
     def planned(instance: Instance, paid: Flows) -> tuple[SubPlan, ...]:
+        if len(instance.aliases) == 1:
+            return (where_born(instance, workspace),)
         whole = plans(instance, paid)[0]
         if effort.boxes and 1 < instance.bindings(instance.full) <= MAX_SINGLE:
             return BoxSearch(workspace, plans, paid, max_planned=effort.boxes).run(whole).plans
