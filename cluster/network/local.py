@@ -11,11 +11,13 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
+import numpy as np
 import pyarrow as pa
 
 from actors.group import Limits
 from actors.network_node import NetworkHost, NetworkSource
 from cluster.network.origins import OriginColumn
+from costmodel.transmission import referenced_types
 from decopa.planning.network.graph import NetworkPlan
 from decopa.planning.network.validate import check_network_plan
 from decopa.query.binding import bind
@@ -33,7 +35,10 @@ _AT_ONCE = FlushPolicy(max_rows=1, interval_s=0.0)
 
 
 class LocalNetwork:
-    """Runs a network plan over one pass of a trace whose column `origin` says where each event is born."""
+    """Runs a network plan over one pass of a trace whose column `origin` says where each event is born.
+
+    `buckets` is explained at `OriginColumn`.
+    """
 
     def __init__(
         self,
@@ -41,6 +46,7 @@ class LocalNetwork:
         source: TraceSource,
         origin: str,
         *,
+        buckets: int | None = None,
         batch_size: int = DEFAULT_BATCH_SIZE,
         limits: Limits | None = None,
         interleaving: random.Random | None = None,
@@ -49,7 +55,7 @@ class LocalNetwork:
         self.plan, self.topology = plan, NetworkTopology(plan)
         self._source, self._batch_size, self._chaos = source, batch_size, interleaving
         bounds = [bind(query, source.schema) for query in plan.queries]
-        self._origins = OriginColumn(origin, plan.nodes, source)
+        self._origins = OriginColumn(origin, plan.nodes, source, buckets=buckets)
         self._attributes = sorted({*needed_attributes(bounds, source.schema), self._origins.attribute})
         self._queues: dict[tuple[str, str], deque[Message]] = {}
         self._order: deque[tuple[str, str]] = deque()
@@ -75,7 +81,10 @@ class LocalNetwork:
             for host in self.topology.hosts
         }
         self._sent: dict[tuple[str, str], int] = {}
+        self._types = referenced_types(plan.queries)
         self.events = 0
+        #: Events of a type that some query names: what centralized evaluation would send.
+        self.central_rows = 0
 
     def run(self, progress: Callable[[int], None] | None = None) -> None:
         """Reads the trace to its end; `progress(events)` is called after every batch."""
@@ -85,6 +94,8 @@ class LocalNetwork:
                 source.feed(events, flags[node])
                 self._deliver_some()
             self.events += len(events)
+            referenced = [code for code, name in enumerate(events.type_names) if name in self._types]
+            self.central_rows += int(np.isin(events.type_codes, referenced).sum())
             self._deliver_all()
             if progress is not None:
                 progress(self.events)

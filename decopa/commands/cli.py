@@ -24,6 +24,7 @@ from decopa.commands.inputs import (
     reading_of,
     statistics_of,
 )
+from decopa.commands.network import network_explain, network_plan_command, network_run, network_stats
 from decopa.commands.options import make_parser
 from decopa.commands.raw_traces import trace_citibike, trace_google
 from decopa.commands.run import run_command
@@ -214,5 +215,11 @@ _COMMANDS = {
     "scale": scale_command,
     "trace synthetic": _trace_synthetic,
     "trace rides": _trace_rides,
+}
+_COMMANDS |= {
+    "network stats": network_stats,
+    "network plan": network_plan_command,
+    "network explain": network_explain,
+    "network run": network_run,
 }
 _COMMANDS |= {"trace google": trace_google, "trace citibike": trace_citibike}

@@ -11,6 +11,7 @@ from decopa.choices import OBJECTIVES, READINGS, STRATEGIES
 from decopa.commands import calibrate as calibrate_command
 from decopa.commands import scale as scale_command
 from decopa.commands.durable import add_checkpoint_arguments, add_resume_arguments
+from decopa.commands.network import add_network_commands
 from decopa.commands.option_types import count, pair, positive
 from decopa.commands.raw_traces import add_trace_commands
 from decopa.commands.run_options import EXAMPLES, add_bad_row_arguments, add_runtime_arguments, add_stream_arguments
@@ -110,6 +111,20 @@ def make_parser() -> argparse.ArgumentParser:
     scale_command.add_scale_arguments(scale)
     _add_cost_arguments(scale)
     _add_quiet(scale)
+
+    network = commands.add_parser(
+        "network",
+        help="evaluate queries inside a network of event sources",
+        description="Plans and runs inside a network.",
+    )
+    add_network_commands(
+        network.add_subparsers(required=True, metavar="ACTION", dest="kind", parser_class=_Parser),
+        trace=_add_trace_arguments,
+        output=_add_output_arguments,
+        quiet=_add_quiet,
+        cost=_add_cost_arguments,
+        spark=add_spark_argument,
+    )
 
     trace = commands.add_parser("trace", help="make a trace", description="Makes a trace of events.")
     kinds = trace.add_subparsers(required=True, metavar="KIND", dest="kind", parser_class=_Parser)

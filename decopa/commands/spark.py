@@ -11,6 +11,7 @@ from decopa.commands.inputs import STANDARD_INPUT, capacity_of
 from decopa.errors import DecoPaError
 
 if TYPE_CHECKING:
+    from costmodel.network_file import MeasuredNetwork
     from costmodel.statistics import Statistics
     from decopa.commands.terminal import Progress
     from decopa.planning.plan import Plan
@@ -78,6 +79,26 @@ def statistics_on_spark(args: argparse.Namespace, queries: Sequence[Query]) -> t
         trace = clean(read_trace(spark, args.trace, columns), columns, name=str(args.trace))
         found = measure_on_spark(queries, trace, columns, seed=args.seed)
     return [one.statistics for one in found], tuple(line for one in found for line in one.notices)
+
+
+def network_on_spark(args: argparse.Namespace, queries: Sequence[Query]) -> tuple[MeasuredNetwork, tuple[str, ...]]:
+    """The network behind a trace, counted on Spark; shares of events that have a partner are left to the planner."""
+    _check(args)
+    from cluster.ray_session import ray_session
+    from cluster.spark.network import network_of
+    from cluster.spark.session import spark_on_ray
+    from cluster.spark.stats import measure_on_spark
+    from cluster.spark.traces import clean, read_trace
+    from costmodel.network_file import MeasuredNetwork
+    from shuffler.source.trace import TraceColumns
+
+    columns = TraceColumns(args.id, args.ts, args.type)
+    with ray_session(cpus=SPARK_CPUS + 1, dashboard=False), spark_on_ray(app_name="decopa network stats") as spark:
+        trace = clean(read_trace(spark, args.trace, columns), columns, name=str(args.trace))
+        network = network_of(trace, queries, args.origin, buckets=args.nodes)
+        found = measure_on_spark(queries, trace, columns, seed=args.seed)
+    notices = tuple(line for one in found for line in one.notices)
+    return MeasuredNetwork(network, tuple(one.statistics for one in found)), notices
 
 
 def _check(args: argparse.Namespace) -> None:
