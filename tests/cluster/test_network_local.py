@@ -70,7 +70,9 @@ def test_what_crosses_the_network_is_what_was_predicted(query: Query, strategy: 
     assert sum(run.matches_at.values()) == run.matches.num_rows
     expected = sum(edge.expected_rows for edge in run.edges)
     assert run.traffic.total.rows == pytest.approx(expected, rel=0.05)
-    assert run.traffic.total.rows < 0.8 * run.central_rows
+    if strategy == "search":  # rates differ between nodes, so that (6) holds for none and aMuSE gathers everything
+        assert run.traffic.total.rows < 0.8 * run.central_rows
+        assert any(edge.measured.rows > 1_000 for edge in run.edges if "born at" not in edge.stream)
     for edge in run.edges:
         if "born at" in edge.stream:
             assert edge.measured.rows == pytest.approx(edge.expected_rows, rel=1e-9)

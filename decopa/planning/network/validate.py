@@ -115,7 +115,9 @@ def _primitives(plan: NetworkPlan, part: int) -> Iterator[Violation]:
 
 def _sinks(plan: NetworkPlan, part: int) -> Iterator[Violation]:
     """Def. 8, and no match at two sinks."""
-    query, sinks = plan.queries[part], plan.sinks(part)
+    query = plan.queries[part]
+    # One that lacks a position covers nothing, which was told of it already.
+    sinks = tuple(one for one in plan.sinks(part) if plan.covers[one.name].aliases in (frozenset(), set(query.aliases)))
     together = NOTHING
     for place, sink in enumerate(sinks):
         for other in sinks[:place]:
