@@ -15,6 +15,11 @@ STRATEGIES = ("left-deep", *COST_BASED)
 #: What `decopa scale` compares unless it is told otherwise.
 SCALED_STRATEGIES = ("decopa", "hybrid", "centralized")
 
+#: Strategies of `decopa network`; what they try to keep small; how they compute rates of matches.
+NETWORK_STRATEGIES = ("search", "amuse", "amuse-star", "oop", "naive", "central", "exhaustive")
+NETWORK_OBJECTIVES = ("rows", "bytes")
+RATE_MODELS = ("engine", "paper")
+
 RUNTIMES = ("local", "ray")
 #: Ray's strategies for spreading a placement group over nodes.
 PLACEMENTS = ("SPREAD", "PACK", "STRICT_SPREAD", "STRICT_PACK")

@@ -32,6 +32,9 @@ _SPLITTING = ("decopa", "decopa-paper", "exhaustive")
 #: Candidates that are worth trying out.
 _MOST_CANDIDATES = 3
 
+#: Ends the notice that a plan has fewer units than operators.
+MORE_UNITS = "give it more units to run them side by side"
+
 
 @dataclass(frozen=True)
 class PlanningResult:
@@ -151,11 +154,10 @@ class _Planner:
                 return baselines.rip(branch, units)
         operators = len(baselines.split_of_plan(baselines.state_parallel(branch)))
         if units < operators:
-            if units > 1:
-                self.notices.append(
-                    f"{branch.pattern} needs {operators} operators but has {units} units: all run on one unit; give it "
-                    "more units to run them side by side"
-                )
+            self.notices.append(
+                f"{branch.pattern} needs {operators} operators but has {units} unit(s): all run on one unit; "
+                f"{MORE_UNITS}"
+            )
             return self._on_one_unit(space, operators)
         match self.strategy:
             case "state":

@@ -111,8 +111,8 @@ class _Predictor:
     def _looked_up(self, operator: PlanOperator) -> Total:
         """Negated matches compared with positive ones; the first that blocks ends the search."""
         inputs = self._plan.inputs(operator)
-        positive = min(inputs, key=lambda source: len(source.sub_query.scope(self._query)))
-        negated = next(source for source in inputs if source is not positive)
+        side = self._plan.roles(operator).main
+        positive, negated = inputs[side], inputs[1 - side]
         negation = next(one for one in self._query.negations if one.aliases == negated.sub_query.aliases)
         known = self._rates.negation(negation, positive.sub_query.positive(self._query))
         if known is not None:

@@ -10,7 +10,7 @@ from costmodel.statistics import Statistics
 from decopa.errors import PlanError, StatisticsError
 from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan, QueryPlan
-from decopa.planning.planner import plan_workload
+from decopa.planning.planner import MORE_UNITS, plan_workload
 from decopa.planning.spread import spread_units
 from decopa.query.query import Query
 from decopa.runs.spec import Planning
@@ -68,7 +68,10 @@ def choose_plan(
     for query in queries:
         for branch in query.branches:
             parts.append(next(made) if query in known else spread_units(left_deep(branch), 1))
-    return PlanChoice(Plan(tuple(parts)), strategy, planned.notices, planned.candidates if len(queries) == 1 else ())
+    told = planned.notices
+    if planning.units is None:  # one unit is what somebody who asks for none expects
+        told = tuple(line for line in told if not line.endswith(MORE_UNITS))
+    return PlanChoice(Plan(tuple(parts)), strategy, told, planned.candidates if len(queries) == 1 else ())
 
 
 def left_deep_plan(queries: Sequence[Query], units: int = 1) -> Plan:
