@@ -14,9 +14,10 @@ from costmodel.formulas import ENGINE
 from costmodel.rates import QueryRates
 from costmodel.statistics import Statistics
 from costmodel.sub_queries import GroupRate, SubQuerySelectivity
+from decopa.choices import COST_BASED
 from decopa.language.text.parser import parse
 from decopa.planning.choose import ranked
-from decopa.planning.planner import STRATEGIES, plan_workload
+from decopa.planning.planner import plan_workload
 from decopa.planning.split import SplitSpace
 
 CAPACITY = Capacity(1e6, 1e8)
@@ -82,7 +83,7 @@ def test_drawn_statistics_lie_where_the_errors_say() -> None:
     assert 0.9 < np.mean([low <= one <= high for one in drawn]) < 0.99
 
 
-@pytest.mark.parametrize("strategy", [one for one in STRATEGIES if one != "exhaustive"])
+@pytest.mark.parametrize("strategy", [one for one in COST_BASED if one != "exhaustive"])
 def test_no_strategy_takes_long_to_plan_eight_positions(strategy: str) -> None:
     aliases = "abcdefgh"
     conditions = " AND ".join(f"{one}.x < {other}.x" for one, other in itertools.pairwise(aliases))
