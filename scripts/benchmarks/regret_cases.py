@@ -98,10 +98,10 @@ def real_cases() -> list[RegretCase]:
     four, every = "ly sy so lc", "sy lc lo ly"
     return [
         _bikes("issue", and4, _apart(four, 4), "12 h"),
-        _bikes("issue 3 km", and4, _apart(four, 3), "6 h"),
+        _bikes("issue 3 km", and4, _apart(four, 3), "2 h"),
         _bikes("issue 5 km", and4, _apart(four, 5), "12 h"),
         _bikes("issue 6 km", and4, _apart(four, 6), "24 h"),
-        _bikes("issue, members apart", and4, _apart(four, 3, "sy"), "12 h"),
+        _bikes("issue, members apart", and4, _apart(four, 4, "sy"), "12 h"),
         _bikes("q2", seq4, _apart(every, 4), "2 h", 2),
         _bikes("q2 members apart", seq4, _apart(every, 3, "sy"), "3 h", 1),
         _bikes("q3", "AND(A so, D sy, G sc, H lc)", _apart("so sy sc lc", 3), "24 h", 20),
@@ -113,7 +113,7 @@ def real_cases() -> list[RegretCase]:
         _bikes("twice", "SEQ(D d1, D d2, H lc)", _apart("d1 d2 lc", 4), "24 h", 12),
         _bikes("not", "SEQ(D sy, NOT(A so), H lc, B lo)", _apart("sy lc lo", 4), "6 h", 6),
         _google("q1", "SEQ(C c, D d, E e)", "c-d d-e", "30 s", 3_000),
-        _google("q2", "AND(D d, C c, E e)", "d-c c-e d-e", "20 s", 3_000),
+        _google("q2", "AND(D d, C c, E e)", "d-c c-e d-e", "5 s", 2_000),
         _google("q3", "SEQ(B b, AND(C c, D d))", "b-c c-d", "10 s", 2_000),
         _google("kleene", "SEQ(C c, KL(D d), E e)", "c-d d-e", "10 s", 2_000),
         _google("not", "SEQ(D d, NOT(C c), E e)", "d-e d-c", "30 s", 3_000),
