@@ -9,10 +9,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from decopa.commands.calibrate import calibrate_command
+from decopa.commands.cluster import CLUSTER_COMMANDS
 from decopa.commands.durable import resume_command
 from decopa.commands.inputs import (
     capacity_of,
@@ -45,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit status."""
     try:
         args = make_parser().parse_args(argv)
-        _COMMANDS[args.command](args)
+        status = _COMMANDS[args.command](args)
         sys.stdout.flush()
     except DecoPaError as err:
         print(f"decopa: error: {' '.join(str(err).split())}", file=sys.stderr)
@@ -57,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Whoever read our output has gone; let the interpreter's last flush go nowhere instead of failing.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _EXIT_BROKEN_PIPE
-    return 0
+    return status or 0
 
 
 # ------------------------------------------------------------------ commands
@@ -204,7 +205,7 @@ def _trace_rides(args: argparse.Namespace) -> None:
     tell("query to try", EXAMPLE_QUERY)
 
 
-_COMMANDS = {
+_COMMANDS: dict[str, Callable[[argparse.Namespace], int | None]] = {
     "run": run_command,
     "resume": resume_command,
     "plan": _plan,
@@ -216,3 +217,4 @@ _COMMANDS = {
     "trace rides": _trace_rides,
 }
 _COMMANDS |= {"trace google": trace_google, "trace citibike": trace_citibike}
+_COMMANDS |= CLUSTER_COMMANDS

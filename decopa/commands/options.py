@@ -9,6 +9,7 @@ from typing import NoReturn
 from decopa import __version__
 from decopa.commands import calibrate as calibrate_command
 from decopa.commands import scale as scale_command
+from decopa.commands.cluster import add_cluster_commands
 from decopa.commands.durable import add_checkpoint_arguments, add_resume_arguments
 from decopa.commands.option_types import count, pair, positive
 from decopa.commands.raw_traces import add_trace_commands
@@ -134,6 +135,7 @@ def make_parser() -> argparse.ArgumentParser:
     rides.set_defaults(command="trace rides")
     _add_rides_arguments(rides)
     add_trace_commands(kinds)
+    add_cluster_commands(commands, _Parser)
     return parser
 
 
