@@ -13,7 +13,7 @@ from cluster.launch.remote import Answer, Machine, on_all
 from cluster.launch.templates import FOLDER
 
 #: Ports of the shipped start commands that must be free on every machine, and on the head besides.
-WORKER_PORTS = (8076, 8077, 8090)
+WORKER_PORTS = (8076, 8077, 8078, 8079, 8090)
 HEAD_PORTS = (6379, 8265, *WORKER_PORTS)
 LEAST_DISK_KB = 4 * 2**20
 LEAST_FILES = 4_096
@@ -25,7 +25,7 @@ _PROBE_S = 10.0
 @dataclass(frozen=True)
 class Facts:
     """What a machine says of itself. `clock_offset_s` is by how much its clock is ahead of this machine's; it is known
-    to within half of the time that the question took, `clock_error_s`."""
+    to within `clock_error_s`, the time that the question and the answer were on their way."""
 
     values: Mapping[str, tuple[str, ...]]
     clock_offset_s: float = 0.0
@@ -51,13 +51,12 @@ def read_facts(answer: Answer) -> Facts:
         name, _, value = line.partition(" ")
         found.setdefault(name, []).append(value.strip())
     facts = {name: tuple(values) for name, values in found.items()}
-    clock = facts.get("clock", ("",))[0]
-    if not clock.replace(".", "", 1).isdigit():
+    clocks = [float(text) for text in facts.get("clock", ()) if text.replace(".", "", 1).isdigit()]
+    if not clocks:
         return Facts(facts)
-    # The clock is read near the start of the answer, whose rest takes a while: its midpoint is not the best guess, but
-    # an offset that the whole duration could explain is none.
-    earliest, latest = float(clock) - answer.received_s, float(clock) - answer.sent_s
-    return Facts(facts, (earliest + latest) / 2, (latest - earliest) / 2)
+    # The clock is read first after the question was sent, and last before the answer was here.
+    least, most = clocks[-1] - answer.received_s, clocks[0] - answer.sent_s
+    return Facts(facts, (least + most) / 2, (most - least) / 2)
 
 
 def login_problem(machine: Machine, answer: Answer) -> str | None:

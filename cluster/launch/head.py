@@ -76,10 +76,15 @@ def _node(entry: dict[str, Any]) -> Node:
     )
 
 
-def ask(base: str, path: str, token_file: Path = TOKEN_FILE) -> Any:
-    """What the web interface answers, as JSON; DeployError says why there is no answer."""
-    token = read_token(token_file.expanduser())
-    request = urllib.request.Request(f"{base}{path}", headers={"Authorization": f"Bearer {token}"})
+class NotFound(DeployError):
+    """The cluster knows nothing of what it was asked for."""
+
+
+def ask(base: str, path: str, token_file: Path = TOKEN_FILE, *, send: Any = None, method: str | None = None) -> Any:
+    """What the web interface answers, as JSON; DeployError says why there is no answer. `send` goes there as JSON."""
+    headers = {"Authorization": f"Bearer {read_token(token_file.expanduser())}", "Content-Type": "application/json"}
+    data = None if send is None else json.dumps(send).encode()
+    request = urllib.request.Request(f"{base}{path}", data=data, headers=headers, method=method)
     try:
         with urllib.request.urlopen(request, timeout=_REQUEST_S) as response:
             return json.load(response)
@@ -89,6 +94,8 @@ def ask(base: str, path: str, token_file: Path = TOKEN_FILE) -> Any:
                 f"the cluster refuses the token in {token_file}; it was started with another one: copy that from the "
                 "machine that started it, or start the cluster anew"
             ) from err
+        if err.code == 404:
+            raise NotFound(f"the cluster does not know {path}") from err
         raise DeployError(f"the cluster answers with error {err.code}: {err.reason}") from err
     except (OSError, ValueError) as err:
         raise DeployError(f"no Ray answers on the head: {err}; see `decopa cluster status`") from err

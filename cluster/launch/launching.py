@@ -118,8 +118,7 @@ def take_down(file: ClusterFile, tell: Tell) -> list[str]:
     stop = (
         "[ ! -f ~/.decopa-env ] || . ~/.decopa-env; ray stop --grace-period 10 >/dev/null 2>&1; "
         f"rm -f /tmp/ray/cluster-{file.name}.state /tmp/ray/cluster-{file.name}.lock; "
-        "for process in /proc/[0-9]*; do [ ! -O $process ] || tr '\\0' ' ' < $process/cmdline 2>/dev/null | "
-        "grep -q '/raylet ' && echo left; done; true"
+        "for process in /proc/[0-9]*; do case $(readlink $process/exe) in */raylet) echo left ;; esac; done"
     )
     answers = on_all(machines_of(file), lambda machine: machine.shell(stop, timeout_s=_STOP_S))
     for address, answer in answers.items():

@@ -5,7 +5,9 @@ Ray's own schema finds typos at the top, in `auth` and in node types, not in `pr
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import io
 import ipaddress
 import re
 from collections.abc import Iterator
@@ -88,7 +90,8 @@ def _ray_problems(file: ClusterFile) -> Iterator[str]:
     from ray.autoscaler._private.util import prepare_config, validate_config
 
     try:
-        validate_config(prepare_config(copy.deepcopy(dict(file.document))))
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            validate_config(prepare_config(copy.deepcopy(dict(file.document))))
     except ValidationError as err:
         where = "/".join(map(str, err.absolute_path))
         yield f"{where or 'top level'}: {err.message.splitlines()[0][:300]}"

@@ -30,6 +30,7 @@ from decopa.commands.raw_traces import trace_citibike, trace_google
 from decopa.commands.run import run_command
 from decopa.commands.scale import scale_command
 from decopa.commands.spark import statistics_on_spark
+from decopa.commands.submit import SUBMIT_COMMANDS
 from decopa.commands.terminal import tell, width
 from decopa.errors import DecoPaError, QueryError, StatisticsError
 
@@ -217,4 +218,4 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace], int | None]] = {
     "trace rides": _trace_rides,
 }
 _COMMANDS |= {"trace google": trace_google, "trace citibike": trace_citibike}
-_COMMANDS |= CLUSTER_COMMANDS
+_COMMANDS |= CLUSTER_COMMANDS | SUBMIT_COMMANDS

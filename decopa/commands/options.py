@@ -15,6 +15,7 @@ from decopa.commands.option_types import count, pair, positive
 from decopa.commands.raw_traces import add_trace_commands
 from decopa.commands.run_options import EXAMPLES, add_bad_row_arguments, add_runtime_arguments, add_stream_arguments
 from decopa.commands.spark import add_spark_argument
+from decopa.commands.submit import add_submit_commands
 from decopa.errors import DecoPaError
 
 STRATEGIES = ("left-deep", "decopa", "decopa-paper", "exhaustive", "hybrid", "state", "rip", "centralized")
@@ -136,6 +137,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_rides_arguments(rides)
     add_trace_commands(kinds)
     add_cluster_commands(commands, _Parser)
+    add_submit_commands(commands)
     return parser
 
 
