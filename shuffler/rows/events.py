@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from decopa.choices import DEFAULT_ID, DEFAULT_TS, DEFAULT_TYPE
 from decopa.errors import TraceError
 from decopa.query.schema import Schema
 from shuffler.rows.columns import (
@@ -31,9 +32,9 @@ from shuffler.rows.strings import StringPool
 class TraceColumns:
     """What the user calls the columns that every trace has."""
 
-    id: str = "id"
-    ts: str = "ts"
-    type: str = "type"
+    id: str = DEFAULT_ID
+    ts: str = DEFAULT_TS
+    type: str = DEFAULT_TYPE
 
     def __post_init__(self) -> None:
         if len({self.id, self.ts, self.type}) < 3:
