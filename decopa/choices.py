@@ -16,6 +16,10 @@ STRATEGIES = ("left-deep", *COST_BASED)
 SCALED_STRATEGIES = ("decopa", "hybrid", "centralized")
 
 RUNTIMES = ("local", "ray")
+#: Cluster files that `decopa cluster init` prints.
+CLUSTER_KINDS = ("local", "aws", "gcp", "kuberay", "rayjob")
+#: Commands that `decopa submit` runs on a cluster.
+SUBMITTED = ("run", "resume", "stats", "calibrate", "scale")
 #: Ray's strategies for spreading a placement group over nodes.
 PLACEMENTS = ("SPREAD", "PACK", "STRICT_SPREAD", "STRICT_PACK")
 

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from decopa.choices import CLUSTER_KINDS
 from decopa.errors import DeployError, did_you_mean
 
 FOLDER = Path(__file__).resolve().parent
-KINDS = ("local", "aws", "gcp", "kuberay", "rayjob")
 SETUP_NODE = FOLDER / "setup-node"
 
 _MARK = re.compile(r"\s*#\s*FILL IN (?P<everywhere>EVERYWHERE )?(?P<name>\w+)(?::\s*(?P<about>.*))?$")
@@ -37,8 +37,8 @@ class Blank:
 
 def template(kind: str) -> str:
     """The cluster file of this kind, with its lines to fill in."""
-    if kind not in KINDS:
-        raise DeployError(f"there is no cluster file '{kind}'{did_you_mean(kind, KINDS)}")
+    if kind not in CLUSTER_KINDS:
+        raise DeployError(f"there is no cluster file '{kind}'{did_you_mean(kind, CLUSTER_KINDS)}")
     return (FOLDER / f"{kind}.yaml").read_text(encoding="utf-8")
 
 

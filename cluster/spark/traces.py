@@ -64,6 +64,13 @@ class LoadedTrace:
         return sum(block.rows for block in self.blocks)
 
     @property
+    def span_us(self) -> int:
+        """From the first event to the last."""
+        if not self.blocks:
+            return 0
+        return max(block.last_ts_us for block in self.blocks) - min(block.first_ts_us for block in self.blocks)
+
+    @property
     def event_types(self) -> frozenset[str]:
         return frozenset().union(*(block.summary.event_types for block in self.blocks))
 

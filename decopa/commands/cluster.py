@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from decopa.choices import CLUSTER_KINDS
 from decopa.commands.option_types import duration
 from decopa.commands.terminal import progress_line, tell
 from decopa.errors import DecoPaError, DeployError
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from cluster.launch.cluster_file import ClusterFile
     from cluster.launch.head import Node
 
-KINDS = ("local", "aws", "gcp", "kuberay", "rayjob")
 _FAILED = 1
 #: From this many nodes on, the head has enough to do without units.
 _NODES_WITH_OWN_HEAD = 5
@@ -49,7 +49,7 @@ def add_cluster_commands(commands: Any, parser_class: type[argparse.ArgumentPars
         "--checkpoints /mnt/shared/decopa > cluster.yaml",
     )
     init.add_argument(
-        "kind", choices=KINDS, help="local: machines that you have; aws, gcp; kuberay, rayjob: Kubernetes"
+        "kind", choices=CLUSTER_KINDS, help="local: machines that you have; aws, gcp; kuberay, rayjob: Kubernetes"
     )
     init.add_argument("--name", metavar="NAME", help="of the cluster")
     init.add_argument("--head", metavar="ADDRESS", help="the machine that leads (local)")

@@ -105,7 +105,9 @@ def resume_command(args: argparse.Namespace) -> None:
 
 
 def _tell_recovery(recovery: Recovery) -> None:
-    tell("recovered", f"{recovery.lost} was lost; back at checkpoint {recovery.checkpoint} in {recovery.seconds:.1f} s")
+    noticed = f", {recovery.notice_s:.1f} s of them until it was noticed" if recovery.notice_s >= 0.05 else ""
+    back = f"back at checkpoint {recovery.checkpoint} in {recovery.seconds:.1f} s{noticed}"
+    tell("recovered", f"{recovery.lost} was lost; {back}")
 
 
 def _summarize(result: CheckpointedRun, out: str | None) -> None:

@@ -86,6 +86,7 @@ def make_parser() -> argparse.ArgumentParser:
     stats.add_argument("query", metavar="QUERY", help=_QUERY_HELP)
     _add_trace_arguments(stats, required=True)
     add_spark_argument(stats, "measure the whole trace on Spark, with peaks and variation of rates")
+    stats.add_argument("--address", metavar="ADDRESS", help="with --spark: a running Ray cluster")
     stats.add_argument("--seed", metavar="S", type=int, default=0, help="of the sample (default: %(default)s)")
     _add_output_arguments(stats, "where the statistics go (default: printed)")
     _add_quiet(stats)

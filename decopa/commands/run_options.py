@@ -64,22 +64,8 @@ def add_runtime_arguments(run: argparse.ArgumentParser) -> None:
         "else a Ray is started for the run)",
     )
     ray.add_argument("--shufflers", metavar="N", type=count, help="processes that deal out events (default: 1)")
-    ray.add_argument(
-        "--placement",
-        metavar="HOW",
-        type=str.upper,
-        choices=PLACEMENTS,
-        help=f"of units on nodes, Ray's strategies: {', '.join(PLACEMENTS)} (default: {PLACEMENTS[0]})",
-    )
-    ray.add_argument(
-        "--pin",
-        metavar="NAME=NODE",
-        type=pin,
-        action="append",
-        default=[],
-        help="put a unit (q/o5/0), an operator (o5) or a shuffler (shuffler/0) on the node with this address; may be "
-        "repeated",
-    )
+    add_placement_arguments(ray)
+    add_wait_argument(ray)
     pace = ray.add_mutually_exclusive_group()
     pace.add_argument(
         "--speed", metavar="X", type=positive, help="replay the trace in event time, X times faster than it happened"
@@ -89,6 +75,35 @@ def add_runtime_arguments(run: argparse.ArgumentParser) -> None:
         "--emulate",
         action="store_true",
         help="units take as long as ones of the capacity --iota and --kappa would; the result is labelled emulated",
+    )
+
+
+def add_placement_arguments(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--placement",
+        metavar="HOW",
+        type=str.upper,
+        choices=PLACEMENTS,
+        help=f"of units on nodes, Ray's strategies: {', '.join(PLACEMENTS)} (default: {PLACEMENTS[0]})",
+    )
+    parser.add_argument(
+        "--pin",
+        metavar="NAME=NODE",
+        type=pin,
+        action="append",
+        default=[],
+        help="put a unit (q/o5/0), an operator (o5) or a shuffler (shuffler/0) on the node with this address; may be "
+        "repeated",
+    )
+
+
+def add_wait_argument(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--wait-for-nodes",
+        metavar="TIME",
+        type=duration,
+        help="how long to wait for nodes that are still to join (default: 10 min if an autoscaler can start enough of "
+        "them, else not at all)",
     )
 
 
@@ -136,10 +151,10 @@ def add_stream_arguments(run: argparse.ArgumentParser) -> None:
 def check(args: argparse.Namespace) -> None:
     """Refuses what does not fit together, before anything is read."""
     if args.runtime != "ray":
-        given = ("address", "shufflers", "placement", "pin", "speed", "rate", "emulate")
+        given = ("address", "shufflers", "placement", "pin", "speed", "rate", "emulate", "wait_for_nodes")
         for name in given:
             if getattr(args, name):
-                raise DecoPaError(f"--{name} is about Ray; leave it out, or use --runtime ray")
+                raise DecoPaError(f"--{name.replace('_', '-')} is about Ray; leave it out, or use --runtime ray")
     if args.emulate and not (args.iota or args.kappa or args.capacity):
         raise DecoPaError(
             "--emulate needs to know the capacity of a unit; give --iota and --kappa, per second, or --capacity FILE"
@@ -165,6 +180,7 @@ def ray_options(args: argparse.Namespace, capacity: Capacity) -> RayOptions:
         placement=Placement(args.placement or PLACEMENTS[0], dict(args.pin)),
         replay=Replay(args.speed, args.rate),
         emulate={"": capacity} if args.emulate else {},
+        wait_for_nodes_s=None if args.wait_for_nodes is None else args.wait_for_nodes / 1e6,
     )
 
 

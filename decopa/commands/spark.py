@@ -74,7 +74,10 @@ def statistics_on_spark(args: argparse.Namespace, queries: Sequence[Query]) -> t
     from shuffler.source.trace import TraceColumns
 
     columns = TraceColumns(args.id, args.ts, args.type)
-    with ray_session(cpus=SPARK_CPUS + 1, dashboard=False), spark_on_ray(app_name="decopa stats") as spark:
+    with (
+        ray_session(address=args.address, cpus=SPARK_CPUS + 1, dashboard=False),
+        spark_on_ray(app_name="decopa stats") as spark,
+    ):
         trace = clean(read_trace(spark, args.trace, columns), columns, name=str(args.trace))
         found = measure_on_spark(queries, trace, columns, seed=args.seed)
     return [one.statistics for one in found], tuple(line for one in found for line in one.notices)

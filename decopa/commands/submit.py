@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from decopa.choices import SUBMITTED
 from decopa.commands.inputs import read_queries
 from decopa.commands.terminal import tell
 from decopa.errors import DecoPaError, OutputError
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from cluster.launch.jobs import Job, JobServer
     from cluster.launch.shipping import Flags
 
-SUBMITTED = ("run", "resume", "stats", "calibrate", "scale")
 _INPUTS = ("--plan", "--stats", "--capacity")
 _OUTPUTS = ("--out", "--report", "--dead-letters")
 _SEEN_BY_NODES = ("--trace", "--checkpoint", "--spill")

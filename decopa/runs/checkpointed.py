@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -105,6 +106,7 @@ def run_with_checkpoints(
 
     checkpoints = checkpoint if isinstance(checkpoint, Checkpoints) else Checkpoints(str(checkpoint))
     options = ray or RayOptions()
+    check_place(checkpoints.location, options.address)
     queries = as_workload(query)
     _check_alternatives(queries)
     if limits.spill is not None:
@@ -159,6 +161,16 @@ def run_with_checkpoints(
     return _run(job, queries, plan, options, checkpoints, progress, recovered)
 
 
+def check_place(location: str, address: str | None) -> None:
+    """Refuses a folder for checkpoints that nodes of the cluster do not share, before any event is read."""
+    from cluster.checkpoint.visibility import check_seen_by_all
+    from cluster.ray_session import ray_session
+
+    if address is not None or os.environ.get("RAY_ADDRESS"):  # a Ray that is started here has one node
+        with ray_session(address=address):
+            check_seen_by_all(location)
+
+
 def resume(
     location: str | Path,
     *,
@@ -177,6 +189,7 @@ def resume(
 
     store = CheckpointStore(location)
     job = read_job(store)
+    check_place(store.location, None if ray is None else ray.address)
     saved = store.latest()
     if saved is not None and saved.finished:
         job = replace(job, dead_letters=None)  # nothing is read again, so the file stays as it is

@@ -205,7 +205,7 @@ def run_detailed(
         result,
         statistics=used,
         notices=tuple(notices),
-        span_us=source.span_us,
+        span_us=source.span_us if loaded is None else loaded.span_us,
         bad_rows=len(source.dead_letters),
     )
 

@@ -13,7 +13,7 @@ from costmodel.capacity import Capacity
 from costmodel.rates import ENGINE
 from costmodel.statistics import Statistics
 from costmodel.sustainable import SearchResult, Trial, largest_sustainable
-from decopa.choices import Objective, Reading
+from decopa.choices import PLACEMENTS, Objective, Reading
 from decopa.errors import DeployError
 from decopa.planning.plan import Plan
 from decopa.planning.planner import plan_workload
@@ -58,11 +58,14 @@ class ScaleSettings:
     target_rate: float | None = None
     flush_s: float = 0.05
     address: str | None = None
+    placement: str = PLACEMENTS[0]
+    pins: tuple[tuple[str, str], ...] = ()
+    wait_for_nodes_s: float | None = None
 
     def document(self) -> dict[str, Any]:
         """What makes two measurements comparable."""
         found = asdict(self)
-        found.pop("address")
+        del found["address"], found["wait_for_nodes_s"]
         found["capacity"].pop("objective")
         return found | {"objective": self.objective.value, "reading": self.reading.value}
 
@@ -204,7 +207,7 @@ class ScaleTest:
         return max(1, round(_WARM_UP_WINDOWS * window_us / self._span_us * self._events))
 
     def _options(self, clock: float) -> RayOptions:
-        from cluster.options import RayOptions
+        from cluster.options import Placement, RayOptions
 
         settings = self._settings
         emulated = settings.capacity.for_window(1_000_000).times(clock)
@@ -214,6 +217,8 @@ class ScaleTest:
             policy=replace(FlushPolicy(), interval_s=settings.flush_s),
             emulate={"": emulated} if settings.emulate else {},
             metrics=False,
+            placement=Placement(settings.placement, dict(settings.pins)),
+            wait_for_nodes_s=settings.wait_for_nodes_s,
         )
 
 

@@ -72,7 +72,7 @@ class Shuffler(Shell):
                 replay=setup.replay,
                 batch_size=setup.batch_size,
                 policy=setup.policy,
-                clock=time.time,
+                clock=self._clock,
                 sleep=self._sleep,
                 state=setup.state,
             )

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from cluster.launch.templates import KINDS, blanks, fill, template, with_node_setup
+from cluster.launch.templates import blanks, fill, template, with_node_setup
+from decopa.choices import CLUSTER_KINDS
 from decopa.errors import DeployError
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CLUSTER_KINDS)
 def test_every_file_is_yaml_before_and_after_it_is_filled_in(kind: str) -> None:
     text = template(kind)
     assert all(document is not None for document in yaml.safe_load_all(text))
