@@ -92,15 +92,16 @@ class Machines:
         folders = dict.fromkeys(str(path) for path in (ROOT, Path(sys.prefix).resolve(), Path(sys.base_prefix)))
         spaces = ["unshare", "-m", "-p", "-u", "-i", "--fork", "--kill-child=KILL", "--propagation", "private"]
         script = ["bash", str(ROOT / "tests" / "support" / "machine.sh"), name, self.address(name)]
-        log = (self._folder / f"{name}.log").open("wb")
-        self._processes[name] = subprocess.Popen(
-            ["ip", "netns", "exec", self._namespace(name), *spaces, *script, str(work), str(self.shared), *folders],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-            env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "LANG": "C.UTF-8"},
-        )
+        line = [*spaces, *script, str(work), str(self.shared), *folders]
+        with (self._folder / f"{name}.log").open("wb") as log:
+            self._processes[name] = subprocess.Popen(
+                ["ip", "netns", "exec", self._namespace(name), *line],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "LANG": "C.UTF-8"},
+            )
 
     def await_ssh(self, name: str) -> None:
         deadline = time.monotonic() + _READY_S
