@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from cluster.deployment import Deployment
-from cluster.feeding import FeedBlock
+from cluster.feeding import BlockSource, FeedBlock
 from shuffler.exchange.node import ReplayStart
 from shuffler.exchange.wall_clock import ClockOffset, ClockReading, clock_offset, machine_time_s
 from shuffler.routing.table import NOTHING_YET
@@ -100,6 +100,16 @@ class Session:
         self.blocks += 1
         self._step()
 
+    def blocks_of(self, source: BlockSource, attributes: Collection[str], *, paced: bool) -> Iterator[FeedBlock | None]:
+        """The blocks from the present place in the stream on. Where all shufflers see the files of a stored trace, they
+        read it themselves: the driver hands out work then, and no event passes through it."""
+        stored = source.stored_blocks(attributes, self.events, paced=paced)
+        if stored is not None:
+            shufflers = self._deployment.shufflers
+            if all(self._ask(shuffler.sees, name, stored.files) for name, shuffler in shufflers.items()):
+                return stored.blocks
+        return source.feed_blocks(attributes, self.events)
+
     def await_shufflers(self) -> None:
         """Returns when the shufflers have worked on everything that they were fed."""
         for name in self._names:
@@ -134,8 +144,8 @@ class Session:
         """The matches that came since the last call, a table for each part of the plan."""
         return tuple(self._ask(sink.take, name) for name, sink in self._deployment.sinks.items())
 
-    def _ask(self, method: Any, name: str) -> Any:
-        call = method.remote()
+    def _ask(self, method: Any, name: str, *arguments: Any) -> Any:
+        call = method.remote(*arguments)
         self._wait(call)
         return self._deployment.result(call, name)
 

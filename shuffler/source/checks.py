@@ -36,6 +36,8 @@ class Survey:
     row_count: int
     event_types: frozenset[str]
     disorder: str | None
+    #: The times of the first and the last event, in order.
+    times_us: tuple[int, int] = (0, 0)
 
 
 class TimeOrder:
@@ -88,6 +90,7 @@ def survey(reader: Reader, columns: TraceColumns, letters: DeadLetters) -> Surve
     types: set[str] = set()
     disorder: str | None = None
     rows = first = 0
+    begin_us, end_us = None, 0
     for batch in reader.read(names, SURVEY_ROWS):
         place = Place(reader.name, first)
         first += batch.num_rows
@@ -95,12 +98,15 @@ def survey(reader: Reader, columns: TraceColumns, letters: DeadLetters) -> Surve
             batch, place = letters.sift(batch, place, lambda some, here: check_rows(some, here, columns))
         ts = timestamps_us(batch.column(0), columns.ts, place)
         disorder = disorder or order.see(ts, batch.column(0), place)
+        if len(ts):
+            begin_us = int(ts.min()) if begin_us is None else min(begin_us, int(ts.min()))
+            end_us = max(end_us, int(ts.max())) if rows else int(ts.max())
         ids.see(identities(batch.column(1), columns.id, place))
         labels = type_labels(batch.column(2), columns.type, place)
         types.update(pc.unique(labels).to_pylist())
         rows += batch.num_rows
     repeated = 0 if ids.increasing else _check_all_ids(reader, columns, letters, first)
-    return Survey(rows - repeated, frozenset(types), disorder)
+    return Survey(rows - repeated, frozenset(types), disorder, (begin_us or 0, end_us))
 
 
 def _check_all_ids(reader: Reader, columns: TraceColumns, letters: DeadLetters, rows: int) -> int:

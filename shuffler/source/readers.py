@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from decopa.errors import TraceError
 from shuffler.rows.columns import is_text
 from shuffler.source.parquet_files import nullable_columns, whole
+from shuffler.source.stored_rows import StoredFile, StoredTrace
 
 PARQUET_SUFFIXES = (".parquet", ".pq")
 CSV_SUFFIXES = (".csv", ".csv.gz")
@@ -38,6 +39,9 @@ class Reader(ABC):
     schema: pa.Schema
     nullable: frozenset[str]
     unreadable: Mapping[str, str]
+
+    #: Where the rows lie, if others can read them there.
+    stored: StoredTrace | None = None
 
     @abstractmethod
     def read(self, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
@@ -65,11 +69,14 @@ class ParquetReader(Reader):
     """One Parquet file or several with the same columns, one after the other; `categorical` comes as a dictionary."""
 
     def __init__(self, paths: Sequence[Path], name: str, categorical: str) -> None:
-        self.name, self.unreadable, self._paths, self._categorical = name, {}, paths, categorical
+        self.name, self.unreadable, self._paths = name, {}, paths
         nullable: set[str] = set()
+        files = []
         for number, path in enumerate(paths):
             with _reading(path, "Parquet"), pq.ParquetFile(path, **_PIECEWISE) as file:
                 schema = file.schema_arrow
+                groups = (file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups))
+                files.append(StoredFile(str(path.resolve()), path.stat().st_size, tuple(groups)))
                 _check_names(schema, str(path))
                 nullable.update(nullable_columns(file))
             if number == 0:
@@ -77,10 +84,12 @@ class ParquetReader(Reader):
             elif not schema.equals(self.schema):
                 raise TraceError(f"{path}: its columns differ from those of {paths[0]}; write both with one schema")
         self.nullable = frozenset(nullable)
+        textual = categorical in self.schema.names and is_text(self.schema.field(categorical).type)
+        self.stored = StoredTrace(tuple(files), categorical if textual else None)
 
     def read(self, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
         wanted = list(columns)
-        dictionary = [self._categorical] if is_text(self.schema.field(self._categorical).type) else None
+        dictionary = None if self.stored is None or self.stored.dictionary is None else [self.stored.dictionary]
         for path in self._paths:
             with (
                 _reading(path, "Parquet"),
