@@ -142,7 +142,7 @@ class Deployment:
 
         for part, name in enumerate(topology.sink_names):
             sink = SinkSetup(part, topology, self._form, self._limits, self._attempt, options.metrics)
-            self.sinks[name] = actor(name, as_actor(Sink), sink, {"num_cpus": 0})
+            self.sinks[name] = actor(name, as_actor(Sink), sink, self._places.sink_options(name))
         # Receivers first, since senders are given their handles.
         for process in receivers_first(topology):
             name = process.name

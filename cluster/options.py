@@ -17,10 +17,12 @@ DEFAULT_WINDOW = 4
 
 @dataclass(frozen=True)
 class Placement:
-    """`strategy` is Ray's; `pins` puts processes, by name or by the operator in it, on nodes, by address."""
+    """`strategy` is Ray's, or EDGES, which needs `flows`: bytes between processes, see `cluster.edges`. `pins` puts
+    processes, by name or by the operator in it, on nodes, by address."""
 
     strategy: str = PLACEMENTS[0]
     pins: Mapping[str, str] | None = None
+    flows: Mapping[tuple[str, str], float] | None = None
 
     def __post_init__(self) -> None:
         if self.strategy not in PLACEMENTS:

@@ -12,9 +12,11 @@ from ray.util.placement_group import (
     placement_group_table,
     remove_placement_group,
 )
-from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
+from cluster.edges import place_by_edges
 from cluster.options import Placement
+from decopa.choices import EDGES
 from decopa.errors import DeployError
 from shuffler.routing.topology import Topology
 
@@ -38,20 +40,16 @@ class Places:
 
     def __init__(self, topology: Topology, placement: Placement, wait_for_nodes_s: float | None = None) -> None:
         self._names = [*topology.shuffler_names, *(unit.name for unit in topology.units)]
-        operators = {unit.name: unit.operator for unit in topology.units}
-        pins = dict(placement.pins or {})
-        _check_pins(pins, {*self._names, *operators.values()})
-        bundles = []
-        for name in self._names:
-            bundle = {"CPU": 1.0}
-            node = pins.get(name, pins.get(operators.get(name, "")))
-            if node is not None:
-                bundle[f"node:{node}"] = 0.001
-            bundles.append(bundle)
+        #: Nodes that processes must be on, sinks among them, by name; others go where Ray puts them.
+        self.homes = planned_homes(topology, placement)
+        bundles = [
+            {"CPU": 1.0} | ({f"node:{self.homes[name]}": 0.001} if name in self.homes else {}) for name in self._names
+        ]
+        strategy = "PACK" if placement.strategy == EDGES else placement.strategy
         patience_s = patience(
             len(topology.units), topology.shufflers, current_cpus(), most_cpus(), wait_for_nodes_s=wait_for_nodes_s
         )
-        self._group: PlacementGroup = placement_group(bundles, strategy=placement.strategy)
+        self._group: PlacementGroup = placement_group(bundles, strategy=strategy)
         if not self._group.wait(patience_s):
             self.release()
             failures = launch_failures()
@@ -66,6 +64,15 @@ class Places:
         place = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=self._names.index(name))
         return {"num_cpus": 1, "scheduling_strategy": place}
 
+    def sink_options(self, name: str) -> dict[str, Any]:
+        """Sinks reserve no place; one that has a home goes there if it can."""
+        if name not in self.homes:
+            return {"num_cpus": 0}
+        node = next((one for one in alive_nodes() if one["NodeManagerAddress"] == self.homes[name]), None)
+        if node is None:
+            return {"num_cpus": 0}
+        return {"num_cpus": 0, "scheduling_strategy": NodeAffinitySchedulingStrategy(node["NodeID"], soft=True)}
+
     @property
     def intact(self) -> bool:
         """Whether all places are still there: no node that had some of them is lost."""
@@ -73,6 +80,38 @@ class Places:
 
     def release(self) -> None:
         remove_placement_group(self._group)
+
+
+def planned_homes(topology: Topology, placement: Placement) -> dict[str, str]:
+    """The nodes, by address, that processes are bound to: those that are pinned; with EDGES all of them."""
+    names = [*topology.shuffler_names, *(unit.name for unit in topology.units)]
+    operators = {unit.name: unit.operator for unit in topology.units}
+    pins = dict(placement.pins or {})
+    _check_pins(pins, {*names, *operators.values()})
+    bound = {name: pins.get(name, pins.get(operators.get(name, ""), "")) for name in names}
+    pinned = {name: node for name, node in bound.items() if node}
+    if placement.strategy != EDGES:
+        return pinned
+    if placement.flows is None:
+        raise DeployError("placement EDGES goes by rates; give statistics (--stats, or a trace that can be measured)")
+    # Matches go to this process in the end, so their sinks live on its node, where they take no place.
+    own = ray.get_runtime_context().get_node_id()
+    here = next(node["NodeManagerAddress"] for node in alive_nodes() if node["NodeID"] == own)
+    sinks = dict.fromkeys(topology.sink_names, here)
+    room = free_cpus()
+    room[here] = room.get(here, 0) + len(sinks)
+    return place_by_edges([*names, *sinks], placement.flows, room, pinned | sinks)
+
+
+def free_cpus() -> dict[str, int]:
+    """CPUs of each node that nobody has reserved, by address. Ray has no public call for this."""
+    addresses = {node["NodeID"]: node["NodeManagerAddress"] for node in alive_nodes()}
+    available = ray._private.state.available_resources_per_node()  # type: ignore[no-untyped-call]
+    return {addresses[node]: int(free.get("CPU", 0)) for node, free in available.items() if node in addresses}
+
+
+def alive_nodes() -> list[dict[str, Any]]:
+    return [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
 
 
 def patience(units: int, shufflers: int, cpus: int, most: int | None, *, wait_for_nodes_s: float | None) -> float:
@@ -122,8 +161,7 @@ def launch_failures() -> str:
 
 
 def _check_pins(pins: Mapping[str, str], known: set[str]) -> None:
-    known_nodes = ray.nodes()  # type: ignore[no-untyped-call]
-    nodes = {node["NodeManagerAddress"] for node in known_nodes if node["Alive"]}
+    nodes = {node["NodeManagerAddress"] for node in alive_nodes()}
     for name, node in pins.items():
         if name not in known:
             raise DeployError(f"cannot pin '{name}': no process or operator of the plan is called that")

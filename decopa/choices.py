@@ -20,8 +20,10 @@ RUNTIMES = ("local", "ray")
 CLUSTER_KINDS = ("local", "aws", "gcp", "kuberay", "rayjob")
 #: Commands that `decopa submit` runs on a cluster.
 SUBMITTED = ("run", "resume", "stats", "calibrate", "scale")
-#: Ray's strategies for spreading a placement group over nodes.
-PLACEMENTS = ("SPREAD", "PACK", "STRICT_SPREAD", "STRICT_PACK")
+#: Keeps processes that exchange much on one node, by the rates that statistics predict.
+EDGES = "EDGES"
+#: Where units go: Ray's strategies for placement groups, and our own.
+PLACEMENTS = ("SPREAD", "PACK", "STRICT_SPREAD", "STRICT_PACK", EDGES)
 
 
 class Reading(Enum):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from decopa.commands import run_options
+from decopa.commands.dry_run import show_placement
 from decopa.commands.durable import run_durably
 from decopa.commands.inputs import (
     STANDARD_INPUT,
@@ -70,6 +71,11 @@ def run_command(args: argparse.Namespace) -> None:
             source = _opened(args, queries, progress)
             prepared = _prepared(args, queries, source, given, known, progress)
             with _session(args, prepared.plan, progress) as dashboard:
+                if args.dry_run:
+                    progress.clear()
+                    options = run_options.ray_options(args, capacity_of(args))
+                    show_placement(prepared.plan, queries, prepared.statistics, source, options)
+                    return
                 result = _run(args, queries, source, prepared, progress, recorder)
             result = replace(result, notices=(*prepared.notices, *result.notices), dashboard=dashboard)
         if args.out is not None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from decopa.choices import BAD_ROW_POLICIES, LATE_POLICIES, PLACEMENTS, RUNTIMES
+from decopa.commands.dry_run import add_dry_run_argument
 from decopa.commands.option_types import count, duration, kinds, pin, positive
 from decopa.errors import DecoPaError
 
@@ -66,6 +67,7 @@ def add_runtime_arguments(run: argparse.ArgumentParser) -> None:
     ray.add_argument("--shufflers", metavar="N", type=count, help="processes that deal out events (default: 1)")
     add_placement_arguments(ray)
     add_wait_argument(ray)
+    add_dry_run_argument(ray)
     pace = ray.add_mutually_exclusive_group()
     pace.add_argument(
         "--speed", metavar="X", type=positive, help="replay the trace in event time, X times faster than it happened"
@@ -84,7 +86,8 @@ def add_placement_arguments(parser: argparse._ActionsContainer) -> None:
         metavar="HOW",
         type=str.upper,
         choices=PLACEMENTS,
-        help=f"of units on nodes, Ray's strategies: {', '.join(PLACEMENTS)} (default: {PLACEMENTS[0]})",
+        help=f"of units on nodes: {', '.join(PLACEMENTS)}; EDGES keeps processes that exchange much on one node, the "
+        f"others are Ray's (default: {PLACEMENTS[0]})",
     )
     parser.add_argument(
         "--pin",
@@ -151,7 +154,7 @@ def add_stream_arguments(run: argparse.ArgumentParser) -> None:
 def check(args: argparse.Namespace) -> None:
     """Refuses what does not fit together, before anything is read."""
     if args.runtime != "ray":
-        given = ("address", "shufflers", "placement", "pin", "speed", "rate", "emulate", "wait_for_nodes")
+        given = ("address", "shufflers", "placement", "pin", "speed", "rate", "emulate", "wait_for_nodes", "dry_run")
         for name in given:
             if getattr(args, name):
                 raise DecoPaError(f"--{name.replace('_', '-')} is about Ray; leave it out, or use --runtime ray")

@@ -26,6 +26,7 @@ from decopa.planning.planner import plan_workload
 from decopa.planning.spread import spread_units
 from decopa.query.binding import missing_types
 from decopa.query.query import Query
+from decopa.runs.flows import with_flows
 from decopa.runs.measure import measure
 from decopa.runs.result import result_table
 from shuffler.source.dead_letters import BadRows
@@ -196,6 +197,9 @@ def run_detailed(
     if runtime == "ray":
         if interleaving is not None:
             raise DecoPaError("interleaving is drawn in the local runtime only")
+        if ray is not None:
+            span_us = source.span_us if loaded is None else loaded.span_us
+            ray = with_flows(ray, plan, queries, used, source.schema, span_us)
         result = _run_on_ray(queries, plan, source, loaded, limits, ray, batch_size, progress, recorder)
     else:
         result = _run_here(queries, plan, source, limits, batch_size, progress, interleaving, recorder)
