@@ -24,7 +24,7 @@ from actors.latency import LatencySummary
 from actors.metrics import SinkMetrics, UnitMetrics
 from actors.node import SinkNode, UnitNode
 from actors.reports import UnitReport
-from decopa.planning.plan import Rule
+from decopa.planning.roles import Rule
 from shuffler.exchange.channel import Message
 from shuffler.exchange.node import Marks
 from shuffler.exchange.outbox import FlushPolicy

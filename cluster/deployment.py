@@ -18,7 +18,7 @@ from actors.ray_unit import UNIT_CLASSES, Sink, SinkSetup, SinkStatus, StateStor
 from cluster.options import RayOptions
 from cluster.placement import Places
 from decopa.errors import DecoPaError, DeployError
-from decopa.planning.plan import Rule
+from decopa.planning.roles import Rule
 from shuffler.exchange.ray_links import PeerFailed
 from shuffler.exchange.ray_shell import as_actor
 from shuffler.exchange.ray_shuffler import Shuffler, ShufflerSetup, ShufflerStatus

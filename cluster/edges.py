@@ -36,7 +36,7 @@ def flows_between(
             widths[lane.part, lane.source] = _VALUE_BYTES * len(layout.columns)
         rows = emitted[lane.part][lane.source] / len(routing.senders(operator)) / plan.slices
         if lane.target is not None and operator.partitioned:
-            rows /= routing.active_units(plan.operator(lane.target))
+            rows /= plan.roles(plan.operator(lane.target)).active_units
         return rows * widths[lane.part, lane.source]
 
     return {ends: sum(map(lane_bytes, lanes)) for ends, lanes in topology.channels.items()}

@@ -90,16 +90,9 @@ class TraceBlocks:
         return self._source.row_count is not None
 
     def feed_blocks(self, attributes: Collection[str], skip: int = 0) -> Iterator[FeedBlock | None]:
-        blocks = self._source.blocks(attributes, self._rows)
+        blocks = self._source.blocks(attributes, self._rows, skip=skip)
         for block in blocks if self.replayable else _with_pauses(blocks):
-            if block is None:
-                yield None
-                continue
-            passed = min(skip, block.rows.num_rows)
-            skip -= passed
-            if passed < block.rows.num_rows:
-                block = Block(block.rows.slice(passed), block.place.after(passed)) if passed else block
-                yield pack_block(block, self.format)
+            yield None if block is None else pack_block(block, self.format)
 
     def stored_blocks(self, attributes: Collection[str], skip: int = 0, *, paced: bool) -> StoredBlocks | None:
         stored = self._source.stored

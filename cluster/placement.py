@@ -86,6 +86,7 @@ def planned_homes(topology: Topology, placement: Placement) -> dict[str, str]:
     """The nodes, by address, that processes are bound to: those that are pinned; with EDGES all of them."""
     names = [*topology.shuffler_names, *(unit.name for unit in topology.units)]
     operators = {unit.name: unit.operator for unit in topology.units}
+    operators |= dict(zip(topology.shuffler_names, topology.shuffler_keys, strict=True))
     pins = dict(placement.pins or {})
     _check_pins(pins, {*names, *operators.values()})
     bound = {name: pins.get(name, pins.get(operators.get(name, ""), "")) for name in names}

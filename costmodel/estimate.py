@@ -21,7 +21,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pyarrow as pa
 
 from costmodel.events import EventColumns, Ints
 from costmodel.meeting import Mask, MeetingPairs, Relation, fulfilling, meeting_pairs
@@ -38,7 +37,7 @@ from decopa.errors import StatisticsError, did_you_mean
 from decopa.query.analysis import Position
 from decopa.query.binding import BoundQuery, bind
 from decopa.query.names import duration_text
-from decopa.query.predicate import Attr, Compare, Node, Predicate, aliases_of, attributes, is_self_pair, rewrite
+from decopa.query.predicate import Attr, Compare, Node, Predicate, aliases_of, is_self_pair, rewrite
 from decopa.query.query import Query
 
 #: Pairs that are looked at for one selectivity: a share of 1 % is then known to 5 % (one standard error).
@@ -57,21 +56,14 @@ class Estimate:
     notices: tuple[str, ...] = ()
 
 
-def estimate_statistics(
-    query: Query, trace: pa.Table | EventColumns, *, pairs: int = DEFAULT_PAIRS, seed: int = 0
-) -> Estimate:
-    """What the planner needs to know about the trace for this query; the same seed gives the same statistics.
+def estimate_statistics(query: Query, events: EventColumns, *, pairs: int = DEFAULT_PAIRS, seed: int = 0) -> Estimate:
+    """What the planner needs to know about the events for this query; the same seed gives the same statistics.
 
     At most `pairs` pairs are looked at for each pair of positions that a condition connects; if there are fewer, all.
     A share of which no example was found counts as half an example, since never cannot be told from rarely.
     """
     if pairs < 1:
         raise StatisticsError(f"a selectivity needs at least one pair to look at, got {pairs}")
-    if isinstance(trace, EventColumns):
-        events = trace
-    else:
-        needed = {attr.name for predicate in query.where for attr in attributes(predicate)}
-        events = EventColumns.from_table(trace, attributes=needed)
     return Estimator(query, events, pairs, np.random.default_rng(seed)).estimate()
 
 

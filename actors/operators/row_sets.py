@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from decopa.planning.plan import PlanOperator, QueryPlan, Rule
+from decopa.planning.plan import PlanOperator, QueryPlan
+from decopa.planning.roles import Rule
 from decopa.planning.subquery import SubQuery
 from shuffler.routing.table import identity_columns
 
@@ -37,29 +38,24 @@ class RowSet:
 def row_sets(plan: QueryPlan, operator: PlanOperator) -> dict[str, RowSet]:
     """The sets by name, for an operator that has inputs."""
     inputs = [source.sub_query for source in plan.inputs(operator)]
-    closed = operator.sub_query.closed
-    match plan.rule(operator):
+    roles = plan.roles(operator)
+    match roles.rule:
         case Rule.JOIN:
             return {SIDES[side]: RowSet(sub_query, side) for side, sub_query in enumerate(inputs)}
         case Rule.KLEENE_UNARY:
-            (alias,) = closed - inputs[0].closed
-            return {FAMILIES: RowSet(inputs[0], 0, identity_columns(plan.query, inputs[0], alias))}
+            return {FAMILIES: RowSet(inputs[0], 0, identity_columns(plan.query, inputs[0], roles.alias))}
         case Rule.KLEENE_BINARY:
-            (alias,) = closed - inputs[0].closed - inputs[1].closed
-            strip = SubQuery(operator.sub_query.aliases, closed - {alias})
-            rest = 0 if inputs[1].aliases == {alias} else 1
+            strip, rest = roles.strip(operator.sub_query), roles.main
             # A match of the rest and the strip matches that it is part of: an event that comes later extends them.
-            identity = identity_columns(plan.query, strip, alias)
+            identity = identity_columns(plan.query, strip, roles.alias)
             return {
                 SIDES[rest]: RowSet(inputs[rest], rest, identity),
-                SIDES[1 - rest]: RowSet(inputs[1 - rest], 1 - rest),
+                SIDES[roles.other]: RowSet(inputs[roles.other], roles.other),
                 FAMILIES: RowSet(strip, rest, identity),
             }
         case Rule.NEGATION:
-            depths = [len(sub_query.scope(plan.query)) for sub_query in inputs]
-            positive = 0 if depths[0] < depths[1] else 1
             return {
-                PENDING: RowSet(inputs[positive], positive),
-                NEGATED: RowSet(inputs[1 - positive], 1 - positive),
+                PENDING: RowSet(inputs[roles.main], roles.main),
+                NEGATED: RowSet(inputs[roles.other], roles.other),
             }
     raise ValueError(f"operator {operator.name} has no inputs, so nothing is stored for it")

@@ -139,6 +139,7 @@ class MicroBatches:
         empty = pa.RecordBatch.from_pylist([], schema=to_arrow_schema(frame.schema))
         self._format = open_trace(iter([empty]), columns=columns).format
         self._window_us = max(part.query.window_us for part in plan.parts)
+        self._attributes = frozenset().union(*(part.query.attributes for part in plan.parts))
         self._deployment = Deployment(Topology(plan, options.shufflers), self._format, limits, options)
         self._session: Session | None = None
         self._open = ExitStack()
@@ -216,7 +217,7 @@ class MicroBatches:
     def _work_on(self, frame: DataFrame, handed_us: int) -> int:
         """Sends the events of a frame through the plan, until nothing is on its way; later ones are no earlier."""
         assert self._session is not None
-        loaded: LoadedTrace = load_trace(frame, self._columns, name="the stream")
+        loaded: LoadedTrace = load_trace(frame, self._columns, attributes=self._attributes, name="the stream")
         try:
             for block in SparkBlocks(loaded.blocks, self._format, "the stream").feed_blocks(()):
                 self._session.feed(block)

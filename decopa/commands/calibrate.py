@@ -8,6 +8,13 @@ from typing import TYPE_CHECKING
 
 from decopa.commands.inputs import open_stored, read_queries
 from decopa.commands.option_types import count
+from decopa.commands.options import (
+    Subparsers,
+    add_query_argument,
+    add_quiet_argument,
+    add_trace_arguments,
+    described,
+)
 from decopa.commands.terminal import progress_line, tell
 from decopa.errors import DecoPaError, QueryError
 
@@ -25,8 +32,16 @@ ABOUT = (
 )
 
 
-def add_calibrate_arguments(parser: argparse.ArgumentParser) -> None:
-    """Beyond the query and the trace."""
+def register(commands: Subparsers) -> None:
+    parser = described(
+        commands.add_parser("calibrate", help="measure what a processing unit can do"),
+        ABOUT,
+        "decopa calibrate query.txt --trace trace.parquet --out capacity.json",
+    )
+    add_query_argument(parser)
+    add_trace_arguments(parser, required=False)
+    add_quiet_argument(parser)
+    parser.set_defaults(action=calibrate_command)
     parser.add_argument("--out", metavar="FILE", type=Path, help="where the capacity goes (default: printed)")
     parser.add_argument("--overwrite", action="store_true", help="replace the output file if it exists")
     parser.add_argument(

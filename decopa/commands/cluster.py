@@ -8,10 +8,11 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from decopa.choices import CLUSTER_KINDS
 from decopa.commands.option_types import duration
+from decopa.commands.options import Parser, Subparsers
 from decopa.commands.terminal import progress_line, tell
 from decopa.errors import DecoPaError, DeployError
 
@@ -25,20 +26,19 @@ _FAILED = 1
 _NODES_WITH_OWN_HEAD = 5
 
 
-def add_cluster_commands(commands: Any, parser_class: type[argparse.ArgumentParser]) -> None:
-    """The arguments of all `decopa cluster` commands."""
+def register(commands: Subparsers) -> None:
     cluster = commands.add_parser(
         "cluster",
         help="start and stop clusters",
         description="Makes cluster files, examines machines, starts Ray on them and stops it; see docs/cluster.md.",
     )
-    actions = cluster.add_subparsers(required=True, metavar="ACTION", dest="action", parser_class=parser_class)
+    actions = cluster.add_subparsers(required=True, metavar="ACTION", dest="what", parser_class=Parser)
 
     def action(name: str, help_: str, about: str, example: str) -> argparse.ArgumentParser:
         parser: argparse.ArgumentParser = actions.add_parser(
             name, help=help_, description=about, epilog=f"example: {example}"
         )
-        parser.set_defaults(command=f"cluster {name}")
+        parser.set_defaults(action=_ACTIONS[name])
         return parser
 
     init = action(
@@ -313,11 +313,11 @@ def _print_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-CLUSTER_COMMANDS: dict[str, Callable[[argparse.Namespace], int | None]] = {
-    "cluster init": _init,
-    "cluster check": _check,
-    "cluster up": _up,
-    "cluster status": _status,
-    "cluster env": _env,
-    "cluster down": _down,
+_ACTIONS: dict[str, Callable[[argparse.Namespace], int | None]] = {
+    "init": _init,
+    "check": _check,
+    "up": _up,
+    "status": _status,
+    "env": _env,
+    "down": _down,
 }

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from decopa.choices import EDGES
-from decopa.errors import StatisticsError
+from decopa.errors import DecoPaError
 
 if TYPE_CHECKING:
-    from cluster.options import RayOptions
-    from costmodel.statistics import Statistics
-    from decopa.planning.plan import Plan
-    from decopa.query.query import Query
-    from shuffler.source.trace import TraceSource
+    from decopa.runs.prepare import Prepared
 
 
 def add_dry_run_argument(parser: argparse._ActionsContainer) -> None:
@@ -26,22 +21,22 @@ def add_dry_run_argument(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def show_placement(
-    plan: Plan, queries: Sequence[Query], statistics: Sequence[Statistics], source: TraceSource, options: RayOptions
-) -> None:
-    """Prints a line for each process and one for each machine; must be connected to Ray."""
+def show_placement(prepared: Prepared) -> None:
+    """Prints a line for each process and one for each machine, as the Ray of the run would have them now."""
     from cluster.edges import bytes_by_node
-    from cluster.placement import planned_homes
-    from decopa.runs.flows import with_flows
+    from cluster.placement import places_needed, planned_homes
+    from cluster.ray_session import ray_session
+    from decopa.runs.flows import predicted_flows, with_flows
     from shuffler.routing.topology import Topology
 
-    if options.placement.strategy != EDGES:
-        raise StatisticsError("with this placement Ray decides where units go; --dry-run needs --placement EDGES")
-    options = with_flows(options, plan, queries, statistics, source.schema, source.span_us)
-    homes = planned_homes(Topology(plan, options.shufflers), options.placement)
-    assert options.placement.flows is not None, "planned_homes has refused a placement without"
+    spec = prepared.spec
+    if spec.ray.placement.strategy != EDGES:
+        raise DecoPaError("with this placement Ray decides where units go; --dry-run needs --placement EDGES")
+    topology, flows = Topology(prepared.plan, spec.ray.shufflers), predicted_flows(prepared)
+    with ray_session(address=spec.ray.address, cpus=places_needed(topology)):
+        homes = planned_homes(topology, with_flows(prepared).placement)
     width = max(map(len, homes))
     for name, node in sorted(homes.items(), key=lambda item: (item[1], item[0])):
         print(f"{name:<{width}}  {node}")
-    for node, size in sorted(bytes_by_node(options.placement.flows, homes).items()):
+    for node, size in sorted(bytes_by_node(flows, homes).items()):
         print(f"{node:<{width}}  sends {size / 1e6:,.2f} MB to other machines (predicted)")

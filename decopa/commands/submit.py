@@ -6,12 +6,13 @@ import argparse
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from decopa.choices import SUBMITTED
 from decopa.commands.inputs import read_queries
+from decopa.commands.options import Subparsers
 from decopa.commands.terminal import tell
 from decopa.errors import DecoPaError, OutputError
 
@@ -33,8 +34,8 @@ EXAMPLES = """examples:
 """
 
 
-def add_submit_commands(commands: Any) -> None:
-    """The arguments of `submit` and of what goes with it."""
+def register(commands: Subparsers) -> None:
+    """`submit` and what goes with it."""
     submit = commands.add_parser(
         "submit",
         help="run a command on a cluster",
@@ -48,15 +49,18 @@ def add_submit_commands(commands: Any) -> None:
     submit.add_argument("--upload", action="store_true", help="take along the trace, too, to the head")
     submit.add_argument("--detach", action="store_true", help="print the job's id and do not wait for it")
     submit.add_argument("job", metavar="COMMAND ...", nargs=argparse.REMAINDER, help="what to run there")
+    submit.set_defaults(action=_submit)
     jobs = commands.add_parser("jobs", help="list the jobs of a cluster", description="Lists the jobs of a cluster.")
     _add_cluster(jobs)
-    for name, about in (
-        ("logs", "show what a job printed"),
-        ("stop", "end a job"),
-        ("fetch", "get what a job wrote"),
+    jobs.set_defaults(action=_jobs)
+    for name, about, action in (
+        ("logs", "show what a job printed", _logs),
+        ("stop", "end a job", _stop),
+        ("fetch", "get what a job wrote", _fetch),
     ):
         parser = commands.add_parser(name, help=about, description=f"{about.capitalize()}.")
         _add_cluster(parser)
+        parser.set_defaults(action=action)
         parser.add_argument("id", metavar="ID", help="of the job, see `decopa jobs`")
         if name == "logs":
             parser.add_argument("--follow", action="store_true", help="go on until the job has ended")
@@ -89,7 +93,7 @@ def _server(args: argparse.Namespace) -> Iterator[JobServer]:
 
 def _submit(args: argparse.Namespace) -> int:
     from cluster.launch.shipping import ship
-    from decopa.commands.options import make_parser
+    from decopa.commands.cli import make_parser
 
     if not args.job or args.job[0] not in SUBMITTED:
         raise DecoPaError(f"submit what? write one of {', '.join(SUBMITTED)} after it, with its arguments")
@@ -192,12 +196,3 @@ def _fetch(args: argparse.Namespace) -> None:
         if not found:
             state = "has written nothing yet" if job.running else "has written nothing"
             raise DecoPaError(f"the job '{args.id}' {state}; see `decopa logs`")
-
-
-SUBMIT_COMMANDS: dict[str, Callable[[argparse.Namespace], int | None]] = {
-    "submit": _submit,
-    "jobs": _jobs,
-    "logs": _logs,
-    "stop": _stop,
-    "fetch": _fetch,
-}

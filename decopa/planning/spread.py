@@ -4,36 +4,42 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from decopa.planning.plan import QueryPlan, Rule
+import networkx as nx
+
+from decopa.planning.plan import QueryPlan
 
 
 def spread_units(plan: QueryPlan, units: int) -> QueryPlan:
-    """The plan on `units` units (at least one per operator), dealt out evenly, later operators first.
+    """The plan on `units` units, dealt out evenly, later operators first.
 
-    An operator with several units gets one input partitioned: of a join the first, of a binary Kleene split the one
-    without the Kleene position, of a negation the positive one; that is valid for left-deep plans, in which every
-    operator has one successor.
+    With fewer units than operators, neighbouring operators share one. An operator with several units gets one input
+    partitioned: of a join the first, of a binary Kleene split the one without the Kleene position, of a negation the
+    positive one; that is valid for left-deep plans, in which every operator has one successor.
     """
     working = [operator for operator in plan.operators if operator.inputs]
-    share, extra = divmod(max(units - len(working), 0), len(working) or 1)
+    if units < len(working):
+        return _sharing_units(plan, units)
+    share, extra = divmod(units - len(working), len(working) or 1)
     given = {operator.name: 1 + share + (1 if place < extra else 0) for place, operator in enumerate(reversed(working))}
-    dealt_out = {_partitioned_input(plan, operator.name) for operator in working if given[operator.name] > 1}
+    dealt_out = {operator.inputs[plan.roles(operator).main] for operator in working if given[operator.name] > 1}
     return replace(
         plan,
         operators=tuple(
-            replace(operator, units=given.get(operator.name, 1), partitioned=operator.name in dealt_out)
+            replace(operator, units=given.get(operator.name, 1), partitioned=operator.name in dealt_out, hosts=())
             for operator in plan.operators
         ),
     )
 
 
-def _partitioned_input(plan: QueryPlan, name: str) -> str:
-    operator = plan.operator(name)
-    inputs = plan.inputs(operator)
-    rule = plan.rule(operator)
-    if rule is Rule.KLEENE_BINARY:
-        (formed,) = operator.sub_query.closed - inputs[0].sub_query.closed - inputs[1].sub_query.closed
-        return next(source.name for source in inputs if formed not in source.sub_query.aliases)
-    if rule is Rule.NEGATION:
-        return min(inputs, key=lambda source: len(source.sub_query.scope(plan.query))).name
-    return inputs[0].name
+def _sharing_units(plan: QueryPlan, units: int) -> QueryPlan:
+    """Operators on one unit each, several of them on the same: runs of a topological order, so that units never feed
+    each other in a circle."""
+    order = [name for name in nx.lexicographical_topological_sort(plan.graph) if plan.operator(name).inputs]
+    hosts = {name: (place * units // len(order),) for place, name in enumerate(order)}
+    return replace(
+        plan,
+        operators=tuple(
+            replace(operator, units=1, partitioned=False, hosts=hosts.get(operator.name, ()))
+            for operator in plan.operators
+        ),
+    )

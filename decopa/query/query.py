@@ -20,7 +20,7 @@ from decopa.query.analysis import (
     structure,
 )
 from decopa.query.limits import check_conditions
-from decopa.query.names import duration_text, quoted
+from decopa.query.names import RESULT_COLUMNS, duration_text, quoted
 from decopa.query.pattern import EventRef, Kleene, Not, Or, Pattern, leaves
 from decopa.query.predicate import (
     Attr,
@@ -119,6 +119,12 @@ class Query:
     @cached_property
     def kleene_aliases(self) -> frozenset[str]:
         return frozenset(alias for alias, position in self._position_of.items() if position.kleene)
+
+    @property
+    def attributes(self) -> frozenset[str]:
+        """The attributes that conditions and RETURN read, by name; `id` and `ts` among them if they are named."""
+        conditions = (attr.name for predicate in self.where for attr in attributes(predicate))
+        return frozenset((*conditions, *(attr.name for attr in self.returns)))
 
     @property
     def event_types(self) -> tuple[str, ...]:
@@ -234,6 +240,8 @@ def _check_aliases(pattern: Pattern) -> None:
 
     visit(pattern, False)
     for alias, found in roles.items():
+        if alias in RESULT_COLUMNS:
+            raise QueryError(f"alias '{alias}' is the name of a column of every result; choose another, as in A a1")
         if len(found) > 1:
             raise QueryError(
                 f"alias '{alias}' stands for {' and '.join(sorted(found))} in alternatives of OR; "

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from actors.reports import OperatorReport
 from costmodel.logarithms import MAX_VALUE
 from decopa.planning.plan import Plan, PlanOperator, QueryPlan
+from decopa.planning.predict import Prediction, Total
 from decopa.planning.price import PricedPlan, units_of
 from decopa.query.names import duration_text
 from decopa.report.explain import counted, percent, shared_units, slices_text, verdict
+from decopa.report.table import GAP, aligned, widths_of
 from decopa.report.tree import TreeRow, columns_of, padded, printable, tree_rows, wrapped
-from decopa.runs.execute import RunResult
-from decopa.runs.prediction import Prediction, Total
+from decopa.runs.result import RunResult
 
-_GAP = "  "
 _NARROWEST = 16
 _BOLD, _DIM, _RED, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[1;31m", "\x1b[0m"
 BOTTLENECK = "<- bottleneck"
@@ -79,18 +79,15 @@ class _Tree:
     def lines(self) -> Iterator[str]:
         yield from self._head()
         yield ""
-        widths = [
-            max(len(title), *(len(line[at]) for cells in self._cells for line in cells), 0)
-            for at, title in enumerate(self._header)
-        ]
-        marked = len(_GAP + BOTTLENECK) if self._part.bottleneck else 0
-        taken = sum(widths) + len(_GAP) * len(widths) + marked
+        widths = widths_of(self._header, [line for cells in self._cells for line in cells])
+        marked = len(GAP + BOTTLENECK) if self._part.bottleneck else 0
+        taken = sum(widths) + len(GAP) * len(widths) + marked
         labels = [wrapped(row.label, max(_NARROWEST, self._width - taken - len(row.lead))) for row in self._rows]
         first = max(
             len("operator"),
             *(len(row.lead) + columns_of(line) for row, label in zip(self._rows, labels) for line in label),
         )
-        yield self._paint(_GAP.join([padded("operator", first), *self._aligned(self._header, widths)]).rstrip(), _DIM)
+        yield self._paint(GAP.join([padded("operator", first), *self._aligned(self._header, widths)]).rstrip(), _DIM)
         for row, label, cells in zip(self._rows, labels, self._cells, strict=True):
             yield from self._block(row, label, cells, first, widths)
 
@@ -123,7 +120,7 @@ class _Tree:
             line = self._aligned(cells[at], widths) if at < len(cells) else []
             mark = [self._paint(BOTTLENECK, _RED)] if bottleneck and at == 0 else []
             styled = self._paint(text, _RED if bottleneck else "")
-            yield (self._paint(lead, _DIM) + _GAP.join([styled, *line, *mark])).rstrip()
+            yield (self._paint(lead, _DIM) + GAP.join([styled, *line, *mark])).rstrip()
 
     def _cells_of(self, operator: PlanOperator) -> list[list[str]]:
         predictions = self._part.predictions
@@ -150,12 +147,8 @@ class _Tree:
         ]
 
     def _aligned(self, cells: Sequence[str], widths: Sequence[int]) -> list[str]:
-        """Words (the kind of a line) to the left, numbers to the right."""
-        kind = self._header.index("") if "" in self._header else -1
-        return [
-            cell.ljust(width) if at == kind else cell.rjust(width)
-            for at, (cell, width) in enumerate(zip(cells, widths, strict=True))
-        ]
+        """The kind of a line is a word, everything else a number."""
+        return aligned(cells, widths, words=[at for at, title in enumerate(self._header) if not title])
 
     def _paint(self, text: str, style: str) -> str:
         return f"{style}{text}{_PLAIN}" if self._color and style and text.strip() else text
@@ -221,9 +214,9 @@ def figures(
 
 def matches_text(result: RunResult) -> str:
     """`12 (far_apart 5, same_bike 7)`: how many, and of which query if there are several."""
-    total = f"{result.matches.num_rows:,}"
+    total = f"{result.match_count:,}"
     names = list(dict.fromkeys(part.query.name for part in result.plan.parts))
-    if len(names) < 2:
+    if len(names) < 2 or result.published is not None:
         return total
     found = {one["values"]: one["counts"] for one in result.matches.column("query").value_counts().to_pylist()}
     return f"{total} ({', '.join(f'{printable(name)} {found.get(name, 0):,}' for name in names)})"

@@ -2,47 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from costmodel.statistics import Statistics
+from cluster.edges import flows_between
+from cluster.options import RayOptions
 from decopa.choices import EDGES
-from decopa.planning.plan import Plan
+from decopa.errors import DeployError
+from decopa.planning.predict import predict
 from decopa.query.binding import bind
-from decopa.query.query import Query
-from decopa.query.schema import Schema
-from decopa.runs.prediction import predict
+from decopa.runs.prepare import Prepared
 from shuffler.routing.topology import Topology
 
-if TYPE_CHECKING:
-    from cluster.options import RayOptions
 
-
-def predicted_flows(
-    plan: Plan, statistics: Sequence[Statistics], schema: Schema, span_us: int, *, shufflers: int
-) -> dict[tuple[str, str], float]:
-    """Bytes of rows by (sending process, receiving process); statistics are those of each part of the plan."""
-    from cluster.edges import flows_between
-
-    emitted = [
-        {name: one.emitted.value for name, one in predict(part, known, span_us).items()}
-        for part, known in zip(plan.parts, statistics, strict=True)
+def predicted_flows(prepared: Prepared) -> dict[tuple[str, str], float]:
+    """Bytes of rows by (sending process, receiving process); needs statistics of every query."""
+    source, plan = prepared.source, prepared.plan
+    known = [
+        one for query, one in zip(prepared.queries, prepared.statistics) for _ in query.branches if one is not None
     ]
-    return flows_between(Topology(plan, shufflers), [bind(part.query, schema) for part in plan.parts], emitted)
+    if len(known) != len(plan.parts):
+        raise DeployError("placement EDGES goes by rates; give statistics (--stats, or a trace that can be measured)")
+    emitted = [
+        {name: one.emitted.value for name, one in predict(part, statistics, source.span_us).items()}
+        for part, statistics in zip(plan.parts, known, strict=True)
+    ]
+    bounds = [bind(part.query, source.schema) for part in plan.parts]
+    return flows_between(Topology(plan, prepared.spec.ray.shufflers), bounds, emitted)
 
 
-def with_flows(
-    options: RayOptions,
-    plan: Plan,
-    queries: Sequence[Query],
-    statistics: Sequence[Statistics],
-    schema: Schema,
-    span: int,
-) -> RayOptions:
-    """The options with predicted flows, if their placement goes by them and statistics of the queries are known."""
-    if options.placement.strategy != EDGES or options.placement.flows is not None or not statistics:
+def with_flows(prepared: Prepared) -> RayOptions:
+    """The run's options, with predicted flows if its placement goes by them."""
+    options = prepared.spec.ray
+    if options.placement.strategy != EDGES or options.placement.flows is not None:
         return options
-    known = [one for query, one in zip(queries, statistics, strict=True) for _ in query.branches]
-    flows = predicted_flows(plan, known, schema, span, shufflers=options.shufflers)
-    return replace(options, placement=replace(options.placement, flows=flows))
+    return replace(options, placement=replace(options.placement, flows=predicted_flows(prepared)))

@@ -1,14 +1,65 @@
-"""Result tables of several OR-free queries -> one table for the workload."""
+"""RunResult: what a run found and what it took; and tables of several OR-free queries united to one."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from actors.latency import LatencySummary
+from actors.reports import OperatorReport
 from actors.sink import bound_aliases
+from costmodel.statistics import Statistics
+from decopa.errors import DecoPaWarning
+from decopa.planning.plan import Plan
+from decopa.query.names import RESULT_COLUMNS
 from decopa.query.query import Query
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """The matches of a run and what it took to find them.
+
+    `seconds` are those of the run itself; `start_s` is the time before its first event, for opening, measuring,
+    planning and starting. `statistics` has one entry for each query, None where there are none. Latency is measured on
+    Ray only. `span_us` is the time from the first to the last event. `bad_rows` were left out (see `BadRows`).
+    `warnings` are the notices that a user should act on. `published` counts the matches of a run with checkpoints,
+    which are in the parts of its folder and not in the table.
+    """
+
+    matches: pa.Table
+    events: int
+    seconds: float
+    operators: tuple[OperatorReport, ...]
+    plan: Plan
+    notices: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    statistics: tuple[Statistics | None, ...] = ()
+    strategy: str = "left-deep"
+    latency: LatencySummary = field(default_factory=LatencySummary)
+    dashboard: str | None = None
+    span_us: int = 0
+    bad_rows: int = 0
+    start_s: float = 0.0
+    published: int | None = None
+
+    @property
+    def match_count(self) -> int:
+        """All matches, whether they are in the table or were published in parts."""
+        return self.matches.num_rows if self.published is None else self.published
+
+    @property
+    def comparisons(self) -> int:
+        """Pairs of events or partial matches that were compared."""
+        return sum(report.comparisons for report in self.operators)
+
+    def warn(self, stacklevel: int = 3) -> None:
+        """Shows what a user should act on as Python warnings."""
+        for line in self.warnings:
+            warnings.warn(line, DecoPaWarning, stacklevel=stacklevel)
 
 
 def result_table(queries: Sequence[Query], matches: Sequence[pa.Table]) -> pa.Table:
@@ -49,7 +100,7 @@ def _united(query: Query, tables: Sequence[pa.Table]) -> pa.Table:
     distinct = [group[0] if len(group) == 1 else _without_repeats(group, list(names)) for names, group in alike.items()]
     whole = pa.concat_tables(distinct, promote_options="default").unify_dictionaries().combine_chunks()
     returned = [f"{attr.alias}.{attr.name}" for attr in query.returns]
-    wanted = ["query", "start_ts", "end_ts", *query.positive_aliases, *dict.fromkeys(returned)]
+    wanted = [*RESULT_COLUMNS, *query.positive_aliases, *dict.fromkeys(returned)]
     return whole.select(wanted).take(pc.sort_indices(whole, sort_keys=_sort_keys(whole, query)))
 
 

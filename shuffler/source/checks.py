@@ -31,12 +31,14 @@ SURVEY_ROWS = 262_144
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What the first pass over a trace found; `disorder` says where time first went back, if it did."""
+    """What the first pass over a trace found; `disorder` says where time first went back, if it did.
+
+    `times_us` are those of the earliest and the latest event, (0, 0) if there is none.
+    """
 
     row_count: int
     event_types: frozenset[str]
     disorder: str | None
-    #: The times of the first and the last event, in order.
     times_us: tuple[int, int] = (0, 0)
 
 
@@ -90,7 +92,8 @@ def survey(reader: Reader, columns: TraceColumns, letters: DeadLetters) -> Surve
     types: set[str] = set()
     disorder: str | None = None
     rows = first = 0
-    begin_us, end_us = None, 0
+    earliest: list[int] = []
+    latest: list[int] = []
     for batch in reader.read(names, SURVEY_ROWS):
         place = Place(reader.name, first)
         first += batch.num_rows
@@ -99,14 +102,15 @@ def survey(reader: Reader, columns: TraceColumns, letters: DeadLetters) -> Surve
         ts = timestamps_us(batch.column(0), columns.ts, place)
         disorder = disorder or order.see(ts, batch.column(0), place)
         if len(ts):
-            begin_us = int(ts.min()) if begin_us is None else min(begin_us, int(ts.min()))
-            end_us = max(end_us, int(ts.max())) if rows else int(ts.max())
+            earliest.append(int(ts.min()))
+            latest.append(int(ts.max()))
         ids.see(identities(batch.column(1), columns.id, place))
         labels = type_labels(batch.column(2), columns.type, place)
         types.update(pc.unique(labels).to_pylist())
         rows += batch.num_rows
     repeated = 0 if ids.increasing else _check_all_ids(reader, columns, letters, first)
-    return Survey(rows - repeated, frozenset(types), disorder, (begin_us or 0, end_us))
+    times_us = (min(earliest), max(latest)) if earliest else (0, 0)
+    return Survey(rows - repeated, frozenset(types), disorder, times_us)
 
 
 def _check_all_ids(reader: Reader, columns: TraceColumns, letters: DeadLetters, rows: int) -> int:

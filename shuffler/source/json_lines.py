@@ -15,6 +15,7 @@ import pyarrow.json
 
 from decopa.choices import COLUMN_KINDS
 from decopa.errors import TraceError
+from shuffler.source.readers import counted_from_one
 
 #: What a user can say a column holds.
 KINDS = dict(zip(COLUMN_KINDS, (pa.int64(), pa.float64(), pa.string(), pa.bool_(), pa.timestamp("us")), strict=True))
@@ -67,8 +68,9 @@ class JsonLines:
             return table
         except (pa.ArrowInvalid, UnicodeDecodeError) as err:
             after = f" after line {self._lines_read:,}" if self._lines_read else ""
+            problem = counted_from_one(str(err).splitlines()[0], self._lines_read)
             raise TraceError(
-                f"{self._name}{after}: {str(err).splitlines()[0]}; send one JSON object per line, and if a column "
+                f"{self._name}{after}: {problem}; send one JSON object per line, and if a column "
                 "holds more than its first lines show say so, as in --schema x=float"
             ) from err
 

@@ -67,9 +67,10 @@ def test_flows_follow_rows_and_widths() -> None:
     emitted = {operator.name: 1000.0 if not operator.inputs else 10.0 for operator in plan.operators}
     flows = flows_between(topology, [bind(query, schema)], [emitted])
     units = [process.name for process in topology.units]
-    assert {ends for ends in flows if ends[0] == "shuffler/0"} == {("shuffler/0", name) for name in units}
+    (shuffler,) = topology.shuffler_names
+    assert {ends for ends in flows if ends[0] == shuffler} == {(shuffler, name) for name in units}
     # One input is dealt out to two units, the other goes to both: 500 + 1000 rows of at least id, ts and x.
     for name in units:
-        assert flows["shuffler/0", name] >= 1500 * 3 * 8
+        assert flows[shuffler, name] >= 1500 * 3 * 8
         assert flows[name, "q/sink"] > 0
-    assert flows["shuffler/0", units[0]] == flows["shuffler/0", units[1]]
+    assert flows[shuffler, units[0]] == flows[shuffler, units[1]]

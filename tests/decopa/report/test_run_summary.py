@@ -9,8 +9,10 @@ import pytest
 
 from actors.latency import LatencySummary
 from actors.reports import OperatorReport
+from decopa.api import run_detailed
 from decopa.language.text.parser import parse
 from decopa.planning.plan import QueryPlan
+from decopa.planning.predict import Prediction, Total, predict
 from decopa.report.run_summary import (
     BOTTLENECK,
     PartSummary,
@@ -24,8 +26,7 @@ from decopa.report.run_summary import (
     span_text,
     time_text,
 )
-from decopa.runs.execute import RunResult, run_detailed
-from decopa.runs.prediction import Prediction, Total, predict
+from decopa.runs.result import RunResult
 from decopa.traces.synthetic import SyntheticSpec
 
 TRACE = SyntheticSpec(events=20_000, types=3, keys=20, seed=1).table()
@@ -33,7 +34,7 @@ JOINS = "PATTERN SEQ(A a, B b, C c) WHERE a.x < b.x AND b.y < c.y WITHIN 50 ms"
 
 
 def counted(query: str, *, strategy: str = "decopa", units: int = 3) -> tuple[RunResult, list[PartSummary]]:
-    result = run_detailed(query, TRACE, strategy=strategy, units=units)
+    result = run_detailed(query, TRACE, strategy=strategy, units=units, runtime="local")
     reports = reports_of(result.plan, result.operators)
     known = [statistics for statistics in result.statistics for _ in parse(query).branches]
     parts = [

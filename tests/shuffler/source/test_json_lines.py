@@ -79,6 +79,16 @@ def test_what_does_not_fit_is_refused_with_what_to_do(pipe: tuple[int, int]) -> 
         next(lines)
 
 
+def test_rows_of_a_stream_are_counted_from_one(pipe: tuple[int, int]) -> None:
+    os.write(pipe[1], A)
+    lines = iter(JsonLines(pipe[0], ts="ts", kinds={}))
+    next(lines)
+    os.write(pipe[1], B + b"{]\n")
+    os.close(pipe[1])
+    with pytest.raises(TraceError, match=r"standard input after line 1: JSON parse error: .* in row 3; "):
+        next(lines)
+
+
 @pytest.mark.parametrize("text", [b"", b"\n \n"])
 def test_a_stream_without_events_is_refused(pipe: tuple[int, int], text: bytes) -> None:
     with pytest.raises(TraceError, match="ended before its first event"):

@@ -1,0 +1,92 @@
+"""Roles: what an operator does with its inputs, decided here once and kept as data beside the plan.
+
+Planners ask for the roles of a step, the engine for those of a plan's operator. Nobody else compares closed aliases or
+scopes to find out which input is which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from decopa.planning.subquery import SubQuery
+from decopa.query.analysis import Negation
+from decopa.query.query import Query
+
+
+class Rule(Enum):
+    """How an operator makes its matches out of its inputs."""
+
+    LEAF = "leaf"
+    JOIN = "join"
+    KLEENE_UNARY = "kleene-unary"
+    KLEENE_BINARY = "kleene-binary"
+    NEGATION = "negation"
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """The rule of an operator and the parts that its inputs play; sides are places in its list of inputs.
+
+    `main` is the side that its matches grow out of: the strip matches of a unary Kleene split, the rest of the pattern
+    of a binary one, the positive part of a negation, the left side of a join. `formed` names the KL positions whose
+    groups it forms; a valid Kleene split forms one. `negation` is the NOT that a negation decides.
+
+    `dealt` is the side whose matches are dealt out among its units, None if all are broadcast. Then every unit would
+    find the same matches, so `active_units` is 1 whatever the plan gives it.
+    """
+
+    rule: Rule
+    main: int = 0
+    formed: frozenset[str] = frozenset()
+    negation: Negation | None = None
+    dealt: int | None = None
+    active_units: int = 1
+
+    @property
+    def other(self) -> int:
+        """The side that is not `main`: the right side, the events of the KL position, the negated part."""
+        return 1 - self.main
+
+    @property
+    def alias(self) -> str:
+        """The KL position whose groups are formed."""
+        (alias,) = self.formed
+        return alias
+
+    @property
+    def may_deal(self) -> tuple[int, ...]:
+        """The sides that units may share (Def. 5): either of a join, otherwise `main` only."""
+        if self.rule is Rule.LEAF:
+            return ()
+        return (0, 1) if self.rule is Rule.JOIN else (self.main,)
+
+    def strip(self, sub_query: SubQuery) -> SubQuery:
+        """The sub-query of a Kleene split before its groups are formed (strip of 4.1)."""
+        return SubQuery(sub_query.aliases, sub_query.closed - self.formed)
+
+
+def roles_of(
+    query: Query, sub_query: SubQuery, inputs: Sequence[SubQuery], *, partitioned: Sequence[bool] = (), units: int = 1
+) -> Roles:
+    """The roles of an operator that matches `sub_query` from `inputs` on `units` units.
+
+    `partitioned` says of each input whether its matches are dealt out; planners that have not decided leave it out.
+    """
+    dealt = next((side for side, flag in enumerate(partitioned) if flag), None)
+    active = units if dealt is not None else 1
+    if not inputs:
+        return Roles(Rule.LEAF)
+    formed = sub_query.closed.difference(*(one.closed for one in inputs))
+    if len(inputs) == 1:
+        return Roles(Rule.KLEENE_UNARY, 0, formed, None, dealt, active)
+    if formed:
+        rest = 0 if min(formed) not in inputs[0].aliases else 1
+        return Roles(Rule.KLEENE_BINARY, rest, formed, None, dealt, active)
+    depths = [len(one.scope(query)) for one in inputs]
+    if len({one.scope(query) for one in inputs}) == 1:
+        return Roles(Rule.JOIN, 0, formed, None, dealt, active)
+    positive = depths.index(min(depths))
+    decided = [one for one in sub_query.negations(query) if not one.aliases & inputs[positive].aliases]
+    return Roles(Rule.NEGATION, positive, formed, decided[0] if len(decided) == 1 else None, dealt, active)
