@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from pathlib import Path
 
 import pytest
 
@@ -108,7 +107,3 @@ def await_nodes(cluster: Launched, number: int, gone: str = "") -> None:
         return done.stdout.strip() == str(number)
 
     wait_until(alive, 150)
-
-
-def test_the_parts_of_a_run_lie_where_all_nodes_see_them(cluster: Launched) -> None:
-    assert Path(cluster.machines.shared / "out-cable").is_dir()
