@@ -215,7 +215,7 @@ class Sink(Shell):
                 setup.topology,
                 setup.form,
                 limits=setup.limits,
-                clock=time.time,
+                clock=self._clock,
                 attempt=setup.attempt,
                 cut=self._cuts.put,
             )

@@ -94,7 +94,7 @@ class Deployment:
         return {**self.sinks, **self.units, **self.shufflers}
 
     def _start(self) -> None:
-        self._places = Places(self.topology, self._options.placement)
+        self._places = Places(self.topology, self._options.placement, self._options.wait_for_nodes_s)
         self._renew({})
 
     def renew(self, attempt: int, restored: Restored | None) -> bool:
@@ -142,7 +142,7 @@ class Deployment:
 
         for part, name in enumerate(topology.sink_names):
             sink = SinkSetup(part, topology, self._form, self._limits, self._attempt, options.metrics)
-            self.sinks[name] = actor(name, as_actor(Sink), sink, {"num_cpus": 0})
+            self.sinks[name] = actor(name, as_actor(Sink), sink, self._places.sink_options(name))
         # Receivers first, since senders are given their handles.
         for process in receivers_first(topology):
             name = process.name
@@ -274,13 +274,22 @@ class Deployment:
 
     def statuses(self) -> list[UnitStatus]:
         """What every unit's process did so far."""
-        return list(ray.get([unit.status.remote() for unit in self.units.values()]))
+        return self._ask(self.units, "status")
 
     def sink_statuses(self) -> list[SinkStatus]:
-        return list(ray.get([sink.status.remote() for sink in self.sinks.values()]))
+        return self._ask(self.sinks, "status")
 
     def shuffler_statuses(self) -> list[ShufflerStatus]:
-        return list(ray.get([shuffler.status.remote() for shuffler in self.shufflers.values()]))
+        return self._ask(self.shufflers, "status")
+
+    def node_ids(self) -> frozenset[str]:
+        """The nodes that actors of this run are on."""
+        return frozenset(self._ask(self.actors, "node_id"))
+
+    def _ask(self, actors: Mapping[str, Any], method: str) -> list[Any]:
+        """What each actor answers; one that is gone is told as such."""
+        calls = {getattr(actor, method).remote(): name for name, actor in actors.items()}
+        return [self._check(call, name) for call, name in calls.items()]
 
     def stop(self) -> None:
         for actor in self.actors.values():

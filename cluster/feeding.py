@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from shuffler.rows.columns import Place, timestamps_us
 from shuffler.rows.events import EventFormat
 from shuffler.source.pacing import Replay
 from shuffler.source.stopping import StreamStopped
+from shuffler.source.stored_rows import MOST_GROUP_ROWS, RowReader, StoredFile, StoredTrace
 from shuffler.source.trace import Block, TraceSource
 
 #: Events in a block; a shuffler has two at a time.
@@ -42,13 +43,22 @@ def rows_per_block(replay: Replay) -> int:
 
 @dataclass(frozen=True, slots=True)
 class FeedBlock:
-    """Events in time order: an Arrow stream as bytes, or a reference to a table in Ray's object store."""
+    """Events in time order: an Arrow stream as bytes, a reference to a table in Ray's object store, or rows of a file
+    that the shuffler reads itself. No event is before `first_ts`; the first block's first event has it."""
 
     content: Any
     rows: int
     place: Place
     first_ts: int
     last_ts: int
+
+
+@dataclass(frozen=True)
+class StoredBlocks:
+    """Blocks that are rows of these files."""
+
+    files: tuple[StoredFile, ...]
+    blocks: Iterator[FeedBlock]
 
 
 class BlockSource(Protocol):
@@ -64,6 +74,10 @@ class BlockSource(Protocol):
 
     def feed_blocks(self, attributes: Collection[str], skip: int = 0) -> Iterator[FeedBlock | None]:
         """The blocks, without the first `skip` events; None stands for a pause."""
+        ...
+
+    def stored_blocks(self, attributes: Collection[str], skip: int = 0, *, paced: bool) -> StoredBlocks | None:
+        """The same events as rows of files, for shufflers that see the files; None if there are no files to read."""
         ...
 
 
@@ -86,6 +100,27 @@ class TraceBlocks:
         blocks = self._source.blocks(attributes, self._rows, skip=skip)
         for block in blocks if self.replayable else _with_pauses(blocks, self._stopped):
             yield None if block is None else pack_block(block, self.format)
+
+    def stored_blocks(self, attributes: Collection[str], skip: int = 0, *, paced: bool) -> StoredBlocks | None:
+        stored = self._source.stored
+        if stored is None:
+            return None
+        # A whole row group where nothing has to be paced: whoever reads a part of one reads all of it.
+        return StoredBlocks(
+            stored.files, self._places(stored, attributes, self._rows if paced else MOST_GROUP_ROWS, skip)
+        )
+
+    def _places(self, stored: StoredTrace, attributes: Collection[str], most: int, skip: int) -> Iterator[FeedBlock]:
+        first_row, first_ts, reader = skip, None, RowReader()
+        for rows in stored.places(self._source.format.needed_columns(attributes), most, skip):
+            place = Place(self._source.name, first_row)
+            if first_ts is None:
+                ts = self.format.columns.ts
+                head = reader.read(replace(rows, rows=1, columns=(ts,), dictionary=None))
+                first_ts = int(timestamps_us(head.column(ts).chunk(0), ts, place)[0])
+            # The last time is not read: it matters where a stream settles, which a stored trace does at its end only.
+            yield FeedBlock(rows, rows.rows, place, first_ts, first_ts)
+            first_row += rows.rows
 
 
 def pack_block(block: Block, form: EventFormat) -> FeedBlock:

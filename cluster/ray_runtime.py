@@ -61,7 +61,7 @@ class RayRuntime:
             if recorder is not None:
                 recorder.look(deployment, 0)  # curves begin at nothing
             started = time.perf_counter()
-            for block in self._source.feed_blocks(self._attributes):
+            for block in session.blocks_of(self._source, self._attributes, paced=self._options.replay.is_paced):
                 if block is None:
                     session.flush()
                 else:

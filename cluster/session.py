@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from cluster.deployment import Deployment
-from cluster.feeding import FeedBlock
+from cluster.feeding import BlockSource, FeedBlock
 from shuffler.exchange.node import ReplayStart
+from shuffler.exchange.wall_clock import ClockOffset, ClockReading, clock_offset, machine_time_s
 from shuffler.routing.table import NOTHING_YET
 from shuffler.source.pacing import Replay
 
 #: Blocks at one shuffler: one that it works on and one that waits.
 _BLOCKS_IN_FLIGHT = 2
 _PROGRESS_EVERY_S = 0.5
+#: How often a clock is read to find out how far it is ahead; the quickest answer counts.
+_CLOCK_READINGS = 3
 
 #: How often to look whether a checkpoint is due or done, while waiting for something else.
 _STEP_EVERY_S = 0.02
@@ -48,8 +51,12 @@ class Session:
         #: The time of the last event that was fed: none earlier follows.
         self._last_ts = NOTHING_YET
         self._told = time.monotonic()
+        #: When an actor last finished something: what was lost was there until then.
+        self.progressed_s = time.monotonic()
         #: Events and blocks that were fed so far: the place in the stream.
         self.events = self.blocks = 0
+        #: By how much the clocks of shufflers and sinks were ahead of this process's, by name.
+        self.clock_offsets: dict[str, ClockOffset] = {}
         self.coordinator: Stepping | None = None
         self.recorder: Recording | None = None
         #: Called now and then; may raise to end the run.
@@ -61,7 +68,7 @@ class Session:
 
     def replay_from_here(self, first_ts: int, replay: Replay) -> float:
         """What is fed from now on is played like this, beginning now; returns the time of the beginning."""
-        self._start = ReplayStart(time.time(), first_ts, self.events, replay)
+        self._start = ReplayStart(machine_time_s(), first_ts, self.events, replay)
         return self._start.at_s
 
     def await_actors(self) -> None:
@@ -71,10 +78,24 @@ class Session:
         for call, name in [(actor.greet.remote(), name) for name, actor in self._deployment.actors.items()]:
             self._wait(call)
             self._deployment.result(call, name)
+        self._set_clocks()
+
+    def _set_clocks(self) -> None:
+        """Shufflers and sinks, whose times are compared, go by the clock of this process."""
+        for name, actor in {**self._deployment.shufflers, **self._deployment.sinks}.items():
+            readings = []
+            for _ in range(_CLOCK_READINGS):
+                sent = machine_time_s()
+                there = self._ask(actor.clock, name)
+                readings.append(ClockReading(sent, there, machine_time_s()))
+            self.clock_offsets[name] = clock_offset(readings)
+            correction = self.clock_offsets[name].correction_s
+            if correction:
+                self._deployment.result(actor.set_clock.remote(correction), name)
 
     def feed(self, block: FeedBlock) -> None:
         if self._start is None:
-            self._start = ReplayStart(time.time(), block.first_ts, self.events)
+            self._start = ReplayStart(machine_time_s(), block.first_ts, self.events)
         name = self._names[self.blocks % len(self._names)]
         self._wait_for_room(name, _BLOCKS_IN_FLIGHT)
         shuffler = self._deployment.shufflers[name]
@@ -83,6 +104,16 @@ class Session:
         self.events += block.rows
         self.blocks += 1
         self._step()
+
+    def blocks_of(self, source: BlockSource, attributes: Collection[str], *, paced: bool) -> Iterator[FeedBlock | None]:
+        """The blocks from the present place in the stream on. Where all shufflers see the files of a stored trace, they
+        read it themselves: the driver hands out work then, and no event passes through it."""
+        stored = source.stored_blocks(attributes, self.events, paced=paced)
+        if stored is not None:
+            shufflers = self._deployment.shufflers
+            if all(self._ask(shuffler.sees, name, stored.files) for name, shuffler in shufflers.items()):
+                return stored.blocks
+        return source.feed_blocks(attributes, self.events)
 
     def await_shufflers(self) -> None:
         """Returns when the shufflers have worked on everything that they were fed."""
@@ -123,8 +154,8 @@ class Session:
         """The matches that came since the last call, a table for each part of the plan."""
         return tuple(self._ask(sink.take, name) for name, sink in self._deployment.sinks.items())
 
-    def _ask(self, method: Any, name: str) -> Any:
-        call = method.remote()
+    def _ask(self, method: Any, name: str, *arguments: Any) -> Any:
+        call = method.remote(*arguments)
         self._wait(call)
         return self._deployment.result(call, name)
 
@@ -133,6 +164,7 @@ class Session:
         while len(calls) >= room:
             self._wait(calls[0])
             self._deployment.result(calls.popleft(), name)
+            self.progressed_s = time.monotonic()
 
     def _wait(self, call: Any) -> None:
         every_s = _PROGRESS_EVERY_S if self.coordinator is None else _STEP_EVERY_S

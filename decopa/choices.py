@@ -21,8 +21,14 @@ NETWORK_OBJECTIVES = ("rows", "bytes")
 RATE_MODELS = ("engine", "paper")
 
 RUNTIMES = ("local", "ray")
-#: Ray's strategies for spreading a placement group over nodes.
-PLACEMENTS = ("SPREAD", "PACK", "STRICT_SPREAD", "STRICT_PACK")
+#: Cluster files that `decopa cluster init` prints.
+CLUSTER_KINDS = ("local", "aws", "gcp", "kuberay", "rayjob")
+#: Commands that `decopa submit` runs on a cluster.
+SUBMITTED = ("run", "resume", "stats", "calibrate", "scale")
+#: Keeps processes that exchange much on one node, by the rates that statistics predict.
+EDGES = "EDGES"
+#: Where units go: Ray's strategies for placement groups, and our own.
+PLACEMENTS = ("SPREAD", "PACK", "STRICT_SPREAD", "STRICT_PACK", EDGES)
 
 
 class Reading(Enum):

@@ -70,6 +70,9 @@ def run_command(args: argparse.Namespace) -> int:
         from decopa.commands.live import run_live
 
         return run_live(args, spec, queries)
+    if args.dry_run:
+        _show_placement(args, spec, queries)
+        return 0
     recorder = _recorder(args)
     progress = progress_line(quiet=args.quiet)
     try:
@@ -88,6 +91,18 @@ def run_command(args: argparse.Namespace) -> int:
     if result is not None and not args.quiet:
         _summarize(args, spec, queries, result)
     return 0
+
+
+def _show_placement(args: argparse.Namespace, spec: RunSpec, queries: Sequence[Query]) -> None:
+    from decopa.commands.dry_run import show_placement
+    from decopa.runs.prepare import prepare
+
+    progress = progress_line(quiet=args.quiet)
+    try:
+        prepared = prepare(spec, queries, predictions=True, phase=progress.phase)
+    finally:
+        progress.clear()
+    show_placement(prepared)
 
 
 def _run(

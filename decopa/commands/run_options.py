@@ -18,6 +18,7 @@ from decopa.choices import (
     PLACEMENTS,
     RUNTIMES,
 )
+from decopa.commands.dry_run import add_dry_run_argument
 from decopa.commands.inputs import STANDARD_INPUT, check_emulation, planning, trace_options
 from decopa.commands.option_types import count, duration, kinds, pin, positive
 from decopa.errors import DecoPaError
@@ -90,22 +91,9 @@ def add_runtime_arguments(run: argparse.ArgumentParser) -> None:
         "else a Ray is started for the run)",
     )
     ray.add_argument("--shufflers", metavar="N", type=count, help="processes that deal out events (default: 1)")
-    ray.add_argument(
-        "--placement",
-        metavar="HOW",
-        type=str.upper,
-        choices=PLACEMENTS,
-        help=f"of units on nodes, Ray's strategies: {', '.join(PLACEMENTS)} (default: {PLACEMENTS[0]})",
-    )
-    ray.add_argument(
-        "--pin",
-        metavar="NAME=NODE",
-        type=pin,
-        action="append",
-        default=[],
-        help="put a unit (q/o5/0), an operator (o5) or a shuffler (shuffler/0) on the node with this address; may be "
-        "repeated",
-    )
+    add_placement_arguments(ray)
+    add_wait_argument(ray)
+    add_dry_run_argument(ray)
     pace = ray.add_mutually_exclusive_group()
     pace.add_argument(
         "--speed", metavar="X", type=positive, help="replay the trace in event time, X times faster than it happened"
@@ -115,6 +103,36 @@ def add_runtime_arguments(run: argparse.ArgumentParser) -> None:
         "--emulate",
         action="store_true",
         help="units take as long as ones of the capacity --iota and --kappa would; the result is labelled emulated",
+    )
+
+
+def add_placement_arguments(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--placement",
+        metavar="HOW",
+        type=str.upper,
+        choices=PLACEMENTS,
+        help=f"of units on nodes: {', '.join(PLACEMENTS)}; EDGES keeps processes that exchange much on one node, the "
+        f"others are Ray's (default: {PLACEMENTS[0]})",
+    )
+    parser.add_argument(
+        "--pin",
+        metavar="NAME=NODE",
+        type=pin,
+        action="append",
+        default=[],
+        help="put a unit (q/o5/0), an operator (o5) or a shuffler (shuffler/0) on the node with this address; may be "
+        "repeated",
+    )
+
+
+def add_wait_argument(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--wait-for-nodes",
+        metavar="TIME",
+        type=duration,
+        help="how long to wait for nodes that are still to join (default: 10 min if an autoscaler can start enough of "
+        "them, else not at all)",
     )
 
 
@@ -233,6 +251,7 @@ def spec_of(args: argparse.Namespace) -> RunSpec:
         placement=Placement(args.placement or PLACEMENTS[0], dict(args.pin) or None),
         replay=Replay(args.speed, args.rate),
         emulate={"": chosen.capacity} if args.emulate else {},
+        wait_for_nodes_s=None if args.wait_for_nodes is None else args.wait_for_nodes / 1e6,
     )
     every_s = DEFAULT_CHECKPOINT_S if args.checkpoint_every is None else args.checkpoint_every / 1e6
     return RunSpec(

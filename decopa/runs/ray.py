@@ -6,6 +6,7 @@ from cluster.feeding import BLOCK_ROWS
 from cluster.placement import places_needed
 from cluster.ray_runtime import RayRuntime
 from cluster.ray_session import ray_session
+from decopa.runs.flows import with_flows
 from decopa.runs.guard import Guard
 from decopa.runs.prepare import Prepared
 from decopa.runs.result import RunResult, result_table
@@ -15,7 +16,9 @@ from decopa.runs.watch import Watch
 def run_on_ray(prepared: Prepared, watch: Watch, guard: Guard) -> RunResult:
     """Runs to the end of the events on the Ray of the spec, or on one that is started for the run."""
     spec = prepared.spec
-    runtime = RayRuntime(prepared.plan, prepared.events.blocks(BLOCK_ROWS), limits=spec.limits, options=spec.ray)
+    runtime = RayRuntime(
+        prepared.plan, prepared.events.blocks(BLOCK_ROWS), limits=spec.limits, options=with_flows(prepared)
+    )
     watch.phase("connecting to Ray" if spec.ray.address else "starting Ray")
     with ray_session(address=spec.ray.address, cpus=places_needed(runtime.topology)) as dashboard:
         if dashboard is not None:

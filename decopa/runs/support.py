@@ -108,6 +108,12 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option("--pin", "Placement.pins", lambda spec: bool(spec.ray.placement.pins), _on(_IN_PROCESS, _NO_RAY)),
     Option(
+        "--wait-for-nodes",
+        "RayOptions.wait_for_nodes_s",
+        lambda spec: spec.ray.wait_for_nodes_s is not None,
+        _on(_IN_PROCESS, _NO_RAY),
+    ),
+    Option(
         "--speed",
         "Replay.speed",
         lambda spec: spec.ray.replay.speed is not None,

@@ -26,6 +26,7 @@ from shuffler.source.checks import IdOrder, Survey, check_rows, check_unique, su
 from shuffler.source.dead_letters import BadRows, DeadLetters
 from shuffler.source.lateness import ArrivalBuffer, Lateness, Run
 from shuffler.source.readers import Reader, StreamReader, TableReader, open_file
+from shuffler.source.stored_rows import StoredTrace
 
 __all__ = ["EventBatch", "Lateness", "TraceColumns", "TraceSource", "open_trace"]
 
@@ -142,6 +143,13 @@ class TraceSource:
     def span_us(self) -> int:
         """Time from the first to the last event; of a live stream, of those that have been handed out so far."""
         return self._times_us[1] - self._times_us[0]
+
+    @property
+    def stored(self) -> StoredTrace | None:
+        """Where others can read the events for themselves: Parquet in time order, none of whose rows is left out."""
+        stored = self._reader.stored
+        in_order = self._blocks == self._stored_blocks and not self.dead_letters.diverting
+        return stored if stored is not None and in_order and stored.is_readable_in_groups else None
 
     def _ends_of(self, block: Block) -> tuple[int, int]:
         column = block.rows.column(self._columns.ts)
