@@ -6,6 +6,7 @@ One class for each kind of operator, because Ray's dashboard groups actors by th
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -224,20 +225,24 @@ class Sink(Shell):
                 setup.topology,
                 setup.form,
                 limits=setup.limits,
-                clock=time.time,
+                clock=self._clock,
                 attempt=setup.attempt,
                 cut=self._cuts.put,
                 outlet=setup.outlet,
             )
             if isinstance(self._node.sink, MatchSink):
                 self._node.sink.warm_up()
+        #: Matches are taken from another thread than they arrive in.
+        self._arrival = threading.Condition()
         self._metrics = Publisher(SinkMetrics(self._node).show) if setup.metrics else None
 
     def deliver(self, message: Message) -> None:
-        with self.working():
+        with self.working(), self._arrival:
             self._node.receive(message)
             if self._node.finished:
                 self.end()
+            if self._node.sink.rows or self._node.finished:
+                self._arrival.notify_all()
 
     def mark(self, marks: Marks) -> None:
         with self.working():
@@ -245,8 +250,20 @@ class Sink(Shell):
 
     def take(self) -> Outcome:
         """The matches that came since the last call, in order, or what became of them."""
-        with self.working():
+        with self.working(), self._arrival:
             return outcome_of(self._node.sink)
+
+    @ray.method(concurrency_group=CONTROL)
+    def arriving(self, patience_s: float) -> tuple[pa.Table | None, int]:
+        """As `take`, as soon as there are some; None if none have come within `patience_s`, or the stream has ended.
+
+        With the watermark: no later match ends before it.
+        """
+        with self.working(), self._arrival:
+            self._arrival.wait_for(lambda: self._node.sink.rows or self._ended.is_set(), patience_s)
+            found = outcome_of(self._node.sink) if self._node.sink.rows else None
+            assert found is None or isinstance(found, pa.Table), "a live run has no figures"
+            return found, self._node.watermark_us
 
     @ray.method(concurrency_group=CONTROL)
     def matches_before(self, number: int) -> pa.Table:

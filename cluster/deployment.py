@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,7 +97,7 @@ class Deployment:
         return {**self.sinks, **self.units, **self.shufflers}
 
     def _start(self) -> None:
-        self._places = Places(self.topology, self._options.placement)
+        self._places = Places(self.topology, self._options.placement, self._options.wait_for_nodes_s)
         self._renew({})
 
     def renew(self, attempt: int, restored: Restored | None) -> bool:
@@ -145,7 +145,7 @@ class Deployment:
 
         for part, name in enumerate(topology.sink_names):
             sink = SinkSetup(part, topology, self._form, self._limits, self._attempt, options.metrics, self._outlet)
-            self.sinks[name] = actor(name, as_actor(Sink), sink, {"num_cpus": 0})
+            self.sinks[name] = actor(name, as_actor(Sink), sink, self._places.sink_options(name))
         # Receivers first, since senders are given their handles.
         for process in receivers_first(topology):
             name = process.name
@@ -213,14 +213,18 @@ class Deployment:
 
     def wait_for(self, call: Any, timeout_s: float | None = None) -> bool:
         """Waits for a call to an actor, or for `timeout_s`; says whether it is done. Raises if any actor fails."""
-        ready, _ = ray.wait([call, *self._watches], num_returns=1, timeout=timeout_s, fetch_local=False)
-        for one in ready:
-            if one in self._watches:
-                name = self._watches.pop(one)
-                self._check(one, name)
-                return self.wait_for(call, timeout_s)  # that actor has ended as it should
-            return True
-        return False
+        return self.first_of([call], timeout_s) is not None
+
+    def first_of(self, calls: Sequence[Any], timeout_s: float | None = None) -> Any | None:
+        """The first of some calls to actors that is done; None if none is within `timeout_s`. Raises if any actor
+        fails. May be called from several threads."""
+        while True:
+            ready, _ = ray.wait([*calls, *list(self._watches)], num_returns=1, timeout=timeout_s, fetch_local=False)
+            if not ready or ready[0] in calls:
+                return ready[0] if ready else None
+            name = self._watches.pop(ready[0], None)
+            if name is not None:  # else another thread has seen it first
+                self._check(ready[0], name)  # that actor has ended as it should, or this raises
 
     def result(self, call: Any, name: str) -> Any:
         """What a call returned; a failure is told by its cause."""
@@ -274,13 +278,22 @@ class Deployment:
 
     def statuses(self) -> list[UnitStatus]:
         """What every unit's process did so far."""
-        return list(ray.get([unit.status.remote() for unit in self.units.values()]))
+        return self._ask(self.units, "status")
 
     def sink_statuses(self) -> list[SinkStatus]:
-        return list(ray.get([sink.status.remote() for sink in self.sinks.values()]))
+        return self._ask(self.sinks, "status")
 
     def shuffler_statuses(self) -> list[ShufflerStatus]:
-        return list(ray.get([shuffler.status.remote() for shuffler in self.shufflers.values()]))
+        return self._ask(self.shufflers, "status")
+
+    def node_ids(self) -> frozenset[str]:
+        """The nodes that actors of this run are on."""
+        return frozenset(self._ask(self.actors, "node_id"))
+
+    def _ask(self, actors: Mapping[str, Any], method: str) -> list[Any]:
+        """What each actor answers; one that is gone is told as such."""
+        calls = {getattr(actor, method).remote(): name for name, actor in actors.items()}
+        return [self._check(call, name) for call, name in calls.items()]
 
     def stop(self) -> None:
         for actor in self.actors.values():

@@ -5,22 +5,28 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import pyarrow as pa
 
+from shuffler.exchange.outbox import FlushPolicy
 from shuffler.rows.columns import Place, timestamps_us
 from shuffler.rows.events import EventFormat
 from shuffler.source.pacing import Replay
+from shuffler.source.stopping import StreamStopped
+from shuffler.source.stored_rows import MOST_GROUP_ROWS, RowReader, StoredFile, StoredTrace
 from shuffler.source.trace import Block, TraceSource
 
 #: Events in a block; a shuffler has two at a time.
 BLOCK_ROWS = 131_072
-#: A live stream that brings nothing for this long has paused: what waits in outboxes is passed on.
-PAUSE_S = 0.02
+#: A live stream that brings nothing for this long has paused: what waits in outboxes is passed on. As long as rows wait
+#: for company there.
+PAUSE_S = FlushPolicy().interval_s
 
 
+#: How often to look whether a stream that pauses was asked to stop.
+_LOOK_S = 0.05
 #: A block of a paced replay takes no longer than this, since checkpoints begin between blocks.
 _BLOCK_S = 0.2
 _LEAST_ROWS = 64
@@ -37,12 +43,22 @@ def rows_per_block(replay: Replay) -> int:
 
 @dataclass(frozen=True, slots=True)
 class FeedBlock:
-    """Events in time order: an Arrow stream as bytes, or a reference to a table in Ray's object store."""
+    """Events in time order: an Arrow stream as bytes, a reference to a table in Ray's object store, or rows of a file
+    that the shuffler reads itself. No event is before `first_ts`; the first block's first event has it."""
 
     content: Any
     rows: int
     place: Place
     first_ts: int
+    last_ts: int
+
+
+@dataclass(frozen=True)
+class StoredBlocks:
+    """Blocks that are rows of these files."""
+
+    files: tuple[StoredFile, ...]
+    blocks: Iterator[FeedBlock]
 
 
 class BlockSource(Protocol):
@@ -60,12 +76,17 @@ class BlockSource(Protocol):
         """The blocks, without the first `skip` events; None stands for a pause."""
         ...
 
+    def stored_blocks(self, attributes: Collection[str], skip: int = 0, *, paced: bool) -> StoredBlocks | None:
+        """The same events as rows of files, for shufflers that see the files; None if there are no files to read."""
+        ...
+
 
 class TraceBlocks:
     """A trace or live stream that this process reads."""
 
-    def __init__(self, source: TraceSource, rows: int = BLOCK_ROWS) -> None:
-        self._source, self._rows = source, rows
+    def __init__(self, source: TraceSource, rows: int = BLOCK_ROWS, *, stopped: threading.Event | None = None) -> None:
+        """Once `stopped` is set, a live stream raises StreamStopped."""
+        self._source, self._rows, self._stopped = source, rows, stopped or threading.Event()
 
     @property
     def format(self) -> EventFormat:
@@ -77,14 +98,35 @@ class TraceBlocks:
 
     def feed_blocks(self, attributes: Collection[str], skip: int = 0) -> Iterator[FeedBlock | None]:
         blocks = self._source.blocks(attributes, self._rows, skip=skip)
-        for block in blocks if self.replayable else _with_pauses(blocks):
+        for block in blocks if self.replayable else _with_pauses(blocks, self._stopped):
             yield None if block is None else pack_block(block, self.format)
+
+    def stored_blocks(self, attributes: Collection[str], skip: int = 0, *, paced: bool) -> StoredBlocks | None:
+        stored = self._source.stored
+        if stored is None:
+            return None
+        # A whole row group where nothing has to be paced: whoever reads a part of one reads all of it.
+        return StoredBlocks(
+            stored.files, self._places(stored, attributes, self._rows if paced else MOST_GROUP_ROWS, skip)
+        )
+
+    def _places(self, stored: StoredTrace, attributes: Collection[str], most: int, skip: int) -> Iterator[FeedBlock]:
+        first_row, first_ts, reader = skip, None, RowReader()
+        for rows in stored.places(self._source.format.needed_columns(attributes), most, skip):
+            place = Place(self._source.name, first_row)
+            if first_ts is None:
+                ts = self.format.columns.ts
+                head = reader.read(replace(rows, rows=1, columns=(ts,), dictionary=None))
+                first_ts = int(timestamps_us(head.column(ts).chunk(0), ts, place)[0])
+            # The last time is not read: it matters where a stream settles, which a stored trace does at its end only.
+            yield FeedBlock(rows, rows.rows, place, first_ts, first_ts)
+            first_row += rows.rows
 
 
 def pack_block(block: Block, form: EventFormat) -> FeedBlock:
-    ts = form.columns.ts
-    first = timestamps_us(block.rows.column(ts).slice(0, 1), ts, block.place)
-    return FeedBlock(_stream_of(block.rows), block.rows.num_rows, block.place, int(first[0]))
+    ts, rows = form.columns.ts, block.rows.num_rows
+    first, last = (int(timestamps_us(block.rows.column(ts).slice(row, 1), ts, block.place)[0]) for row in (0, rows - 1))
+    return FeedBlock(_stream_of(block.rows), rows, block.place, first, last)
 
 
 def _stream_of(rows: pa.RecordBatch) -> pa.Buffer:
@@ -95,13 +137,13 @@ def _stream_of(rows: pa.RecordBatch) -> pa.Buffer:
     return stream.getvalue()
 
 
-def _with_pauses(blocks: Iterator[Block]) -> Iterator[Block | None]:
+def _with_pauses(blocks: Iterator[Block], stopped: threading.Event) -> Iterator[Block | None]:
     """The blocks as they come, with one None whenever the next one takes a while."""
     arrived: queue.Queue[Block | BaseException | None] = queue.Queue(maxsize=2)
-    stopped = threading.Event()
+    left = threading.Event()
 
     def put(item: Block | BaseException | None) -> None:
-        while not stopped.is_set():
+        while not left.is_set():
             try:
                 arrived.put(item, timeout=0.5)
                 return
@@ -112,7 +154,7 @@ def _with_pauses(blocks: Iterator[Block]) -> Iterator[Block | None]:
         try:
             for block in blocks:
                 put(block)
-                if stopped.is_set():
+                if left.is_set():
                     return
             put(None)
         except BaseException as err:
@@ -122,9 +164,9 @@ def _with_pauses(blocks: Iterator[Block]) -> Iterator[Block | None]:
     reader.start()
     paused = False
     try:
-        while True:
+        while not stopped.is_set():
             try:
-                item = arrived.get(timeout=PAUSE_S)
+                item = arrived.get(timeout=_LOOK_S if paused else PAUSE_S)
             except queue.Empty:
                 if not paused:
                     paused = True
@@ -136,5 +178,6 @@ def _with_pauses(blocks: Iterator[Block]) -> Iterator[Block | None]:
             if isinstance(item, BaseException):
                 raise item
             yield item
+        raise StreamStopped
     finally:
-        stopped.set()
+        left.set()

@@ -17,10 +17,12 @@ DEFAULT_WINDOW = 4
 
 @dataclass(frozen=True)
 class Placement:
-    """`strategy` is Ray's; `pins` puts processes, by name or by the operator in it, on nodes, by address."""
+    """`strategy` is Ray's, or EDGES, which needs `flows`: bytes between processes, see `cluster.edges`. `pins` puts
+    processes, by name or by the operator in it, on nodes, by address."""
 
     strategy: str = PLACEMENTS[0]
     pins: Mapping[str, str] | None = None
+    flows: Mapping[tuple[str, str], float] | None = None
 
     def __post_init__(self) -> None:
         if self.strategy not in PLACEMENTS:
@@ -32,7 +34,8 @@ class RayOptions:
     """How a plan runs on Ray. `batch_size` is events per batch at the shufflers; `window` is messages on their way
     from one actor to another; `emulate` is the capacity per second that units pretend to have, by process name or,
     under "", for all. `metrics` shows what actors do to Prometheus, see docs/profiling.md. `address` names a Ray
-    cluster to connect to, if this program is not connected yet."""
+    cluster to connect to, if this program is not connected yet. `wait_for_nodes_s` is how long nodes may take that are
+    still to join it."""
 
     address: str | None = None
     shufflers: int = 1
@@ -43,6 +46,7 @@ class RayOptions:
     replay: Replay = field(default_factory=Replay)
     emulate: Mapping[str, Capacity] = field(default_factory=dict)
     metrics: bool = True
+    wait_for_nodes_s: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("shufflers", "batch_size", "window"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from actors.group import Limits, UnitGroup
@@ -35,28 +35,33 @@ class Pipeline:
         limits: Limits,
         interleaving: random.Random | None,
         outlet: OutletSpec = TABLE,
+        on_progress: Callable[[], None] = lambda: None,
     ) -> None:
         self._plan, self._limits = plan, limits
         code_of, routing = source.strings.pin, RoutingTable(plan)
         self.taker = taker_of(outlet, plan, bound, source.format, source.strings, limits, str(part))
         self._feeder = LeafFeeder(plan, bound, code_of, routing=routing)
+        self._hosting = partial(UnitGroup, plan, bound, code_of, routing=routing)
         self._groups = [
-            UnitGroup(
-                plan,
-                bound,
-                code_of,
-                routing=routing,
+            self._hosting(
                 limits=limits,
                 outside=partial(self._outside, copy),
                 copy=copy,
                 interleaving=interleaving,
                 counting=outlet.counts_only(bound.query),
+                on_progress=on_progress,
             )
             for copy in range(plan.slices)
         ]
         self._watermarks = {
             (copy, sender): NOTHING_YET for copy in range(plan.slices) for sender in routing.senders(plan.root)
         }
+
+    def warm_up(self) -> None:
+        """Loads compiled loops, so that the first events need not wait."""
+        self._hosting(limits=Limits(), outside=lambda delivery: None).sample()
+        if isinstance(self.taker, MatchSink):
+            self.taker.warm_up()
 
     def feed(self, events: EventBatch) -> None:
         """Sends a batch of events through the plan until nothing is on its way."""

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
+from ray.exceptions import AuthenticationError
 
 from cluster.java import prepare_java
 from decopa.errors import DeployError
@@ -83,16 +84,55 @@ def _find_tools() -> None:
 
 
 def _connect(address: str | None) -> None:
-    _check_reachable(address or os.environ["RAY_ADDRESS"])
+    named = address or os.environ["RAY_ADDRESS"]
+    _check_reachable(named)
+    _check_is_node(named)
+    _show_token()
     with _quietly():
         try:
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-        except (ConnectionError, ValueError, RuntimeError) as err:
-            named = address or os.environ.get("RAY_ADDRESS")
+        except AuthenticationError as err:
             raise DeployError(
-                f"no Ray cluster answers at '{named}': {str(err).splitlines()[0]}; check the address, start one with "
-                "`ray start --head` or `ray up`, or leave out --address to start one here"
+                f"the Ray cluster at '{named}' refuses this program's token: {_first_line(err)}; copy "
+                "~/.ray/auth_token from the machine that started the cluster (mode 600), or set RAY_AUTH_TOKEN_PATH"
             ) from err
+        except (ConnectionError, ValueError, RuntimeError) as err:
+            raise DeployError(
+                f"no Ray cluster answers at '{named}': {_first_line(err)}; check the address and the token "
+                "(~/.ray/auth_token), start one with `ray start --head` or `decopa cluster up`, or leave out --address "
+                "to start one here"
+            ) from err
+
+
+def _first_line(err: Exception) -> str:
+    return next((line.strip() for line in str(err).splitlines() if line.strip()), type(err).__name__)
+
+
+def _show_token() -> None:
+    """Lets Ray show the token that lies on this machine; by itself Ray does so only for a cluster that it finds."""
+    token = os.environ.get("RAY_AUTH_TOKEN_PATH") or Path("~/.ray/auth_token").expanduser()
+    if "RAY_AUTH_MODE" not in os.environ and ("RAY_AUTH_TOKEN" in os.environ or Path(token).is_file()):
+        os.environ["RAY_AUTH_MODE"] = "token"
+
+
+def _check_is_node(address: str) -> None:
+    """Refuses at once a driver on a machine that is no node of the cluster, which Ray would try to be for a minute."""
+    if address == "auto" or address.startswith("ray://"):
+        return
+    host, _, port = address.rpartition(":")
+    here = ray._private.services.find_gcs_addresses()  # type: ignore[no-untyped-call]
+    if not here & {address, f"{_resolved(host)}:{port}"}:
+        raise DeployError(
+            f"this machine is no node of the Ray cluster at '{address}', and a run must begin on one; log in to its "
+            "head, or use `decopa submit --cluster FILE run ...`, which does not need to be a node"
+        )
+
+
+def _resolved(host: str) -> str:
+    try:
+        return socket.gethostbyname(host)
+    except OSError:
+        return host
 
 
 def _check_reachable(address: str) -> None:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from actors.outlet import Outcome, joined
 from cluster.deployment import Deployment
-from cluster.feeding import FeedBlock
+from cluster.feeding import BlockSource, FeedBlock
 from shuffler.exchange.node import ReplayStart
+from shuffler.exchange.wall_clock import ClockOffset, ClockReading, clock_offset, machine_time_s
 from shuffler.routing.table import NOTHING_YET
 from shuffler.source.pacing import Replay
 
 #: Blocks at one shuffler: one that it works on and one that waits.
 _BLOCKS_IN_FLIGHT = 2
 _PROGRESS_EVERY_S = 0.5
+#: How often a clock is read to find out how far it is ahead; the quickest answer counts.
+_CLOCK_READINGS = 3
 
 #: How often to look whether a checkpoint is due or done, while waiting for something else.
 _STEP_EVERY_S = 0.02
@@ -46,11 +49,19 @@ class Session:
         self._names = list(deployment.shufflers)
         self._calls: dict[str, deque[Any]] = {name: deque() for name in self._names}
         self._start: ReplayStart | None = None
+        #: The time of the last event that was fed: none earlier follows.
+        self._last_ts = NOTHING_YET
         self._told = time.monotonic()
+        #: When an actor last finished something: what was lost was there until then.
+        self.progressed_s = time.monotonic()
         #: Events and blocks that were fed so far: the place in the stream.
         self.events = self.blocks = 0
+        #: By how much the clocks of shufflers and sinks were ahead of this process's, by name.
+        self.clock_offsets: dict[str, ClockOffset] = {}
         self.coordinator: Stepping | None = None
         self.recorder: Recording | None = None
+        #: Called now and then; may raise to end the run.
+        self.watch: Callable[[], None] | None = None
 
     def go_on_from(self, events: int, blocks: int) -> None:
         """The stream begins here instead of at its start; shufflers take turns as they would have."""
@@ -58,7 +69,7 @@ class Session:
 
     def replay_from_here(self, first_ts: int, replay: Replay) -> float:
         """What is fed from now on is played like this, beginning now; returns the time of the beginning."""
-        self._start = ReplayStart(time.time(), first_ts, self.events, replay)
+        self._start = ReplayStart(machine_time_s(), first_ts, self.events, replay)
         return self._start.at_s
 
     def await_actors(self) -> None:
@@ -68,17 +79,42 @@ class Session:
         for call, name in [(actor.greet.remote(), name) for name, actor in self._deployment.actors.items()]:
             self._wait(call)
             self._deployment.result(call, name)
+        self._set_clocks()
+
+    def _set_clocks(self) -> None:
+        """Shufflers and sinks, whose times are compared, go by the clock of this process."""
+        for name, actor in {**self._deployment.shufflers, **self._deployment.sinks}.items():
+            readings = []
+            for _ in range(_CLOCK_READINGS):
+                sent = machine_time_s()
+                there = self._ask(actor.clock, name)
+                readings.append(ClockReading(sent, there, machine_time_s()))
+            self.clock_offsets[name] = clock_offset(readings)
+            correction = self.clock_offsets[name].correction_s
+            if correction:
+                self._deployment.result(actor.set_clock.remote(correction), name)
 
     def feed(self, block: FeedBlock) -> None:
         if self._start is None:
-            self._start = ReplayStart(time.time(), block.first_ts, self.events)
+            self._start = ReplayStart(machine_time_s(), block.first_ts, self.events)
         name = self._names[self.blocks % len(self._names)]
         self._wait_for_room(name, _BLOCKS_IN_FLIGHT)
         shuffler = self._deployment.shufflers[name]
         self._calls[name].append(shuffler.feed.remote(block.content, block.place, self.events, self._start))
+        self._last_ts = max(self._last_ts, block.last_ts)
         self.events += block.rows
         self.blocks += 1
         self._step()
+
+    def blocks_of(self, source: BlockSource, attributes: Collection[str], *, paced: bool) -> Iterator[FeedBlock | None]:
+        """The blocks from the present place in the stream on. Where all shufflers see the files of a stored trace, they
+        read it themselves: the driver hands out work then, and no event passes through it."""
+        stored = source.stored_blocks(attributes, self.events, paced=paced)
+        if stored is not None:
+            shufflers = self._deployment.shufflers
+            if all(self._ask(shuffler.sees, name, stored.files) for name, shuffler in shufflers.items()):
+                return stored.blocks
+        return source.feed_blocks(attributes, self.events)
 
     def await_shufflers(self) -> None:
         """Returns when the shufflers have worked on everything that they were fed."""
@@ -86,7 +122,12 @@ class Session:
             self._wait_for_room(name, 1)
 
     def flush(self, watermark_us: int = NOTHING_YET) -> None:
-        """Passes on what waits in shufflers: the stream has nothing more for the moment."""
+        """Passes on what waits in any process: the stream has nothing more for the moment.
+
+        Every shuffler learns how far the stream has come, also one whose turn was not last, and no event before the
+        watermark follows.
+        """
+        watermark_us = max(watermark_us, self._last_ts)
         for name in self._names:
             self._wait_for_room(name, 1)
             self._calls[name].append(self._deployment.shufflers[name].flush.remote(watermark_us))
@@ -124,8 +165,8 @@ class Session:
                 found[process.part].append(self._ask(self._deployment.units[process.name].outcome, process.name))
         return tuple(joined(outcomes) for outcomes in found)
 
-    def _ask(self, method: Any, name: str) -> Any:
-        call = method.remote()
+    def _ask(self, method: Any, name: str, *arguments: Any) -> Any:
+        call = method.remote(*arguments)
         self._wait(call)
         return self._deployment.result(call, name)
 
@@ -134,6 +175,7 @@ class Session:
         while len(calls) >= room:
             self._wait(calls[0])
             self._deployment.result(calls.popleft(), name)
+            self.progressed_s = time.monotonic()
 
     def _wait(self, call: Any) -> None:
         every_s = _PROGRESS_EVERY_S if self.coordinator is None else _STEP_EVERY_S
@@ -149,6 +191,8 @@ class Session:
     def _tell(self) -> None:
         if self.recorder is not None:
             self.recorder.look(self._deployment, self.events)
+        if self.watch is not None:
+            self.watch()
         now = time.monotonic()
         if self._progress is not None and now - self._told >= _PROGRESS_EVERY_S:
             self._told = now

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -11,15 +12,18 @@ if TYPE_CHECKING:
     from costmodel.capacity import Capacity
     from costmodel.statistics import Statistics
     from decopa.api import (
+        calibrate,
         make_plan,
         plan,
         resume,
         run,
         run_detailed,
         run_with_checkpoints,
+        scale,
         session,
         stats,
         stream,
+        watch,
     )
     from decopa.choices import Objective, Reading
     from decopa.errors import (
@@ -39,7 +43,9 @@ if TYPE_CHECKING:
     from decopa.query.query import Query
     from decopa.report.explain import explain
     from decopa.runs.folder import MatchFolder
+    from decopa.runs.live import LiveRun, LiveSummary
     from decopa.runs.result import RunResult
+    from decopa.runs.scale_test import ScaleSettings
     from decopa.runs.spec import Output, Planning, RunSpec, TraceOptions
     from decopa.runs.watch import Watch
     from shuffler.rows.events import TraceColumns
@@ -60,15 +66,18 @@ _HOMES = {
     "costmodel.capacity": ("Capacity",),
     "costmodel.statistics": ("Statistics",),
     "decopa.api": (
+        "calibrate",
         "make_plan",
         "plan",
         "resume",
         "run",
         "run_detailed",
         "run_with_checkpoints",
+        "scale",
         "session",
         "stats",
         "stream",
+        "watch",
     ),
     "decopa.choices": (
         "Objective",
@@ -93,8 +102,10 @@ _HOMES = {
     "decopa.planning.plan": ("Plan",),
     "decopa.query.query": ("Query",),
     "decopa.report.explain": ("explain",),
+    "decopa.runs.live": ("LiveRun", "LiveSummary"),
     "decopa.runs.folder": ("MatchFolder",),
     "decopa.runs.result": ("RunResult",),
+    "decopa.runs.scale_test": ("ScaleSettings",),
     "decopa.runs.spec": (
         "Output",
         "Planning",
@@ -119,6 +130,8 @@ __all__ = [
     "Lateness",
     "LimitError",
     "Limits",
+    "LiveRun",
+    "LiveSummary",
     "MatchFolder",
     "Objective",
     "Output",
@@ -134,6 +147,7 @@ __all__ = [
     "Replay",
     "RunResult",
     "RunSpec",
+    "ScaleSettings",
     "Spill",
     "Statistics",
     "StatisticsError",
@@ -141,6 +155,7 @@ __all__ = [
     "TraceError",
     "TraceOptions",
     "Watch",
+    "calibrate",
     "explain",
     "make_plan",
     "parse",
@@ -150,9 +165,11 @@ __all__ = [
     "run",
     "run_detailed",
     "run_with_checkpoints",
+    "scale",
     "session",
     "stats",
     "stream",
+    "watch",
 ]
 
 
@@ -177,6 +194,8 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("decopa.language.builder")
     if name not in _HOME:
         raise AttributeError(f"module 'decopa' has no attribute '{name}'")
+    if "IPython" in sys.modules:  # values draw themselves in a notebook
+        importlib.import_module("decopa.report.notebook").install()
     return getattr(importlib.import_module(_HOME[name]), name)
 
 

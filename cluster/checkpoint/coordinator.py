@@ -23,7 +23,7 @@ from actors.state.codec import ShufflerState, encode_shuffler
 from cluster.checkpoint.output import PublishedMatches
 from cluster.checkpoint.store import CheckpointStore, Manifest, NotWritten, StoredState
 from cluster.deployment import Deployment
-from decopa.errors import CheckpointError, OutputError
+from decopa.errors import CheckpointError, DeployError, OutputError
 
 _LOG = logging.getLogger("decopa")
 #: A checkpoint that could not be written is tried again after the usual interval, then after twice that, and so on.
@@ -31,6 +31,10 @@ _LONGEST_WAIT_S = 10.0
 
 #: Makes one table of the matches of all parts of a plan.
 Merge = Callable[[Sequence[pa.Table]], pa.Table]
+
+
+class NodeLeaving(DeployError):
+    """A node with actors of the run is about to leave; everything up to now is in a checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,7 @@ class Coordinator:
         keep: int,
         retries: int,
         first: int,
+        leaving: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._deployment, self._store, self._output, self._merge = deployment, store, output, merge
         self._plan, self._attempt, self._every_s, self._keep, self._retries = plan, attempt, every_s, keep, retries
@@ -80,14 +85,25 @@ class Coordinator:
         self._pending: _Pending | None = None
         #: How long each checkpoint took, from its barriers to its publication.
         self.durations_s: list[float] = []
+        #: When a checkpoint was last completed.
+        self.progressed_s = 0.0
+        self._leaving = leaving
+        #: The checkpoint after which the run moves away from a node, and that node.
+        self._last: tuple[int, str] | None = None
 
     def step(self, events: int, blocks: int) -> None:
-        """Called now and then with the place in the stream: begins a checkpoint that is due, ends one that is done."""
+        """Called now and then with the place in the stream: begins a checkpoint that is due, ends one that is done.
+
+        If a node is about to leave, a checkpoint is made at once; when it is complete, NodeLeaving is raised.
+        """
         if self._pending is not None:
             waiting = list(self._pending.calls)
             ready, _ = ray.wait(waiting, num_returns=len(waiting), timeout=0, fetch_local=False)
             if len(ready) == len(waiting):
                 self._complete()
+        elif (node := self._leaving()) is not None:
+            self._last = self.next, node
+            self._begin(events, blocks)
         elif time.monotonic() - self._begun_at >= self._wait_s:
             self._begin(events, blocks)
 
@@ -137,7 +153,10 @@ class Coordinator:
             self._give_up(pending.number, tables, err)
         else:
             self._publish(part)
-            self.durations_s.append(time.monotonic() - self._begun_at)
+            self.progressed_s = time.monotonic()
+            self.durations_s.append(self.progressed_s - self._begun_at)
+            if self._last is not None and self._last[0] == pending.number:
+                raise NodeLeaving(self._last[1])
 
     def finish(self, events: int, blocks: int, last: Sequence[pa.Table]) -> None:
         """The last matches, at the end of the stream."""

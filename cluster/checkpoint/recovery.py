@@ -18,10 +18,11 @@ from actors.group import Limits
 from actors.outlet import check_rows_only
 from actors.state.codec import UnitsCodec, UnitsState, decode_shuffler
 from actors.state.migrate import rescale, rescale_feeders
-from cluster.checkpoint.coordinator import Coordinator, Merge, Published
+from cluster.checkpoint.coordinator import Coordinator, Merge, NodeLeaving, Published
 from cluster.checkpoint.output import PublishedMatches
 from cluster.checkpoint.store import CheckpointStore, Manifest
 from cluster.deployment import ActorLost, Deployment, Restored
+from cluster.draining import DrainWatch
 from cluster.feeding import BlockSource
 from cluster.options import Checkpoints, RayOptions
 from cluster.placement import NoRoom
@@ -42,13 +43,14 @@ _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.2, 10.0
 
 @dataclass(frozen=True)
 class Recovery:
-    """One time that the run was taken up again: what was lost, how long until events flowed again, and how much of
-    this was the start of processes."""
+    """One time that the run was taken up again: what was lost, how long events stood still, how much of this was the
+    start of processes, and how much passed before the loss was noticed."""
 
     lost: str
     checkpoint: int
     seconds: float
     process_start_s: float = 0.0
+    notice_s: float = 0.0
 
 
 @dataclass
@@ -65,8 +67,11 @@ class CheckpointedRun:
 
 @dataclass(frozen=True)
 class _Loss:
+    """What was lost, when it was last known to work, and when the loss was noticed."""
+
     process: str
     at_s: float
+    noticed_s: float
 
 
 class CheckpointedRuntime:
@@ -97,6 +102,8 @@ class CheckpointedRuntime:
         self._store = CheckpointStore(checkpoints.location)
         self._deployment: Deployment | None = None
         self._next = 0
+        #: When the attempt before last got something done; None before the first one did.
+        self._progressed_s: float | None = None
         self._recorder: Recording | None = None
         self.topology = Topology(plan, options.shufflers)
         schema = source.format.schema
@@ -121,16 +128,21 @@ class CheckpointedRuntime:
                     result.published = Published(manifest.number, manifest.parts, manifest.matches)
                     return result
                 if lost is None and manifest is not None:
-                    lost = _Loss("driver", began)
+                    lost = _Loss("driver", began, began)
                 before = 0 if manifest is None else manifest.number
                 try:
                     self._attempt(manifest, result, progress, lost)
                     return result
+                except NodeLeaving as err:
+                    now = time.monotonic()
+                    lost, failures = _Loss(str(err), now, now), 0
+                    self._stop()  # places on that node are of no use any more
                 except (ActorLost, PeerFailed, NoRoom) as err:
                     if isinstance(err, NoRoom) and lost is None:
                         raise  # there never was any
                     process = err.process if isinstance(err, ActorLost) else str(err)
-                    lost = _Loss(process, time.monotonic())
+                    now = time.monotonic()
+                    lost = _Loss(process, min(self._progressed_s or now, now), now)
                     failures = 1 if result.published.number > before else failures + 1
                     if failures > self._checkpoints.retries:
                         raise DeployError(
@@ -170,16 +182,19 @@ class CheckpointedRuntime:
             keep=self._checkpoints.keep,
             retries=self._checkpoints.retries,
             first=self._next,
+            leaving=DrainWatch(deployment.node_ids()).leaving,
         )
         session.coordinator, session.recorder = coordinator, self._recorder
         if lost is not None:
             starting_s = deployment.process_start_s()
-            result.recoveries.append(Recovery(lost.process, published.number, time.monotonic() - lost.at_s, starting_s))
+            stood_still_s = time.monotonic() - lost.at_s
+            notice_s = lost.noticed_s - lost.at_s
+            result.recoveries.append(Recovery(lost.process, published.number, stood_still_s, starting_s, notice_s))
             if self._recovered is not None:
                 self._recovered(result.recoveries[-1])
         started = time.perf_counter()
         try:
-            for block in self._source.feed_blocks(self._attributes, skip=session.events):
+            for block in session.blocks_of(self._source, self._attributes, paced=self._options.replay.is_paced):
                 assert block is not None, "stored traces do not pause"
                 session.feed(block)
             session.await_shufflers()
@@ -188,6 +203,7 @@ class CheckpointedRuntime:
             session.finish()
             coordinator.finish(session.events, session.blocks, session.take())
         finally:
+            self._progressed_s = max(session.progressed_s, coordinator.progressed_s)
             self._next = coordinator.next
             result.published = coordinator.published
             result.checkpoint_s += coordinator.durations_s

@@ -131,6 +131,18 @@ class CheckpointStore:
         """Keeps what `resume` needs to continue; the document has a format and a version of its own."""
         self._replace(RUN_FILE, _json(document))
 
+    def write_trial(self, name: str) -> None:
+        """Writes a small file, to show who can write here and who can see it."""
+        self._replace(_trial(name), name.encode())
+
+    def take_trial(self, name: str) -> bool:
+        """Removes such a file; says whether it was there."""
+        try:
+            self._files.delete_file(_trial(name))
+        except OSError:
+            return False
+        return True
+
     # --------------------------------------------------------------- reading
 
     def numbers(self) -> list[int]:
@@ -264,6 +276,20 @@ class CheckpointStore:
 
     def _shown(self, path: str) -> str:
         return f"{self.location.rstrip('/')}/{path}"
+
+
+def sees_trial(location: str, name: str) -> bool:
+    """Whether a file of `write_trial` can be seen here; nothing is made, unlike by a `CheckpointStore`."""
+    path = f"{location.rstrip('/')}/{_trial(name)}"
+    try:
+        files, place = fs.FileSystem.from_uri(path) if "://" in path else (fs.LocalFileSystem(), path)
+        return bool(files.get_file_info(place).type == fs.FileType.File)
+    except (OSError, ValueError):
+        return False
+
+
+def _trial(name: str) -> str:
+    return f"trial-{quote(name, safe='')}"
 
 
 def _filesystem(location: str) -> fs.FileSystem:

@@ -1,7 +1,8 @@
 """The command line: finds the command, runs it, and turns what goes wrong into one line and a status.
 
 Results go to stdout or to files, everything else to stderr. Status 0 is success, 2 bad input (one line that says what,
-where and how to fix it, and nothing written), 130 an interrupt. Commands import what is slow to import themselves.
+where and how to fix it, and nothing written), 130 an interrupt, 143 a request to terminate; `cluster` and
+`submit` have others of their own. Commands import what is slow to import themselves.
 """
 
 from __future__ import annotations
@@ -12,20 +13,33 @@ import sys
 from collections.abc import Sequence
 
 from decopa import __version__
-from decopa.commands import calibrate, explain, plan, resume, run, scale, stats, traces
+from decopa.commands import (
+    calibrate,
+    cluster,
+    explain,
+    network,
+    plan,
+    resume,
+    run,
+    scale,
+    stats,
+    submit,
+    traces,
+    why,
+)
 from decopa.commands.options import Parser
 from decopa.errors import DecoPaError
 
 _EXIT_BAD_INPUT, _EXIT_INTERRUPTED, _EXIT_BROKEN_PIPE = 2, 130, 141
 #: In the order of --help.
-_COMMANDS = (run, resume, plan, explain, stats, calibrate, scale, traces)
+_COMMANDS = (run, resume, plan, explain, stats, why, calibrate, scale, network, traces, cluster, submit)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit status."""
     try:
         args = make_parser().parse_args(argv)
-        args.action(args)
+        status: int | None = args.action(args)
         sys.stdout.flush()
     except DecoPaError as err:
         print(f"decopa: error: {' '.join(str(err).split())}", file=sys.stderr)
@@ -37,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of our output has gone; let the interpreter's last flush go nowhere instead of failing.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _EXIT_BROKEN_PIPE
-    return 0
+    return status or 0
 
 
 def make_parser() -> argparse.ArgumentParser:

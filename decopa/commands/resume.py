@@ -80,7 +80,9 @@ def _watch(progress: Progress, recorder: Recorder | None, *, quiet: bool) -> Wat
 
     def show_recovery(recovery: Recovery) -> None:
         progress.clear()
-        tell("recovered", f"{recovery.lost} was lost; checkpoint {recovery.checkpoint}, after {recovery.seconds:.1f} s")
+        noticed = f", {recovery.notice_s:.1f} s of them until it was noticed" if recovery.notice_s >= 0.05 else ""
+        back = f"back at checkpoint {recovery.checkpoint} in {recovery.seconds:.1f} s{noticed}"
+        tell("recovered", f"{recovery.lost} was lost; {back}")
 
     return Watch(progress, progress.phase, recorder=recorder, recovered=None if quiet else show_recovery)
 

@@ -10,6 +10,7 @@ from decopa.choices import (
     BAD_ROW_POLICIES,
     DEFAULT_CHECKPOINT_S,
     DEFAULT_MAX_FOLDER_BYTES,
+    DEFAULT_MAX_GROUPS,
     DEFAULT_MAX_MATCHES,
     DEFAULT_MAX_SPILL_BYTES,
     DEFAULT_MAX_STATE_BYTES,
@@ -20,6 +21,7 @@ from decopa.choices import (
     PLACEMENTS,
     RUNTIMES,
 )
+from decopa.commands.dry_run import add_dry_run_argument
 from decopa.commands.inputs import STANDARD_INPUT, check_emulation, planning, trace_options
 from decopa.commands.option_types import count, duration, kinds, pin, positive
 from decopa.errors import DecoPaError
@@ -50,8 +52,26 @@ def add_runtime_arguments(run: argparse.ArgumentParser) -> None:
         "(default: ray if --units, --address, --spark or --checkpoint is given, else local)",
     )
     run.add_argument("--plan", metavar="FILE", type=Path, help="run this plan (see `decopa plan`) instead of a new one")
+    run.add_argument(
+        "--probe",
+        metavar="S",
+        type=positive,
+        help="try the best candidate plans on the beginning of a stored trace, for this many seconds in all, and run "
+        "the one that measures best (default: off)",
+    )
     run.add_argument("--batch-size", metavar="N", type=count, help="events that are processed together")
     run.add_argument("--max-matches", metavar="N", type=count, help="stop above this many (default: 10 million)")
+    run.add_argument(
+        "--max-groups",
+        metavar="N",
+        type=count,
+        help="stop if a unit forms more KL groups than this out of one batch (default: 50 million)",
+    )
+    run.add_argument("--max-comparisons", metavar="N", type=count, help="stop after this many, of all units together")
+    run.add_argument("--max-seconds", metavar="S", type=positive, help="stop after this many seconds")
+    run.add_argument(
+        "--force", action="store_true", help="run a plan even if it is predicted to exceed limits or to take hours"
+    )
     run.add_argument(
         "--max-state-mb",
         metavar="N",
@@ -88,22 +108,9 @@ def add_runtime_arguments(run: argparse.ArgumentParser) -> None:
         "else a Ray is started for the run)",
     )
     ray.add_argument("--shufflers", metavar="N", type=count, help="processes that deal out events (default: 1)")
-    ray.add_argument(
-        "--placement",
-        metavar="HOW",
-        type=str.upper,
-        choices=PLACEMENTS,
-        help=f"of units on nodes, Ray's strategies: {', '.join(PLACEMENTS)} (default: {PLACEMENTS[0]})",
-    )
-    ray.add_argument(
-        "--pin",
-        metavar="NAME=NODE",
-        type=pin,
-        action="append",
-        default=[],
-        help="put a unit (q/o5/0), an operator (o5) or a shuffler (shuffler/0) on the node with this address; may be "
-        "repeated",
-    )
+    add_placement_arguments(ray)
+    add_wait_argument(ray)
+    add_dry_run_argument(ray)
     pace = ray.add_mutually_exclusive_group()
     pace.add_argument(
         "--speed", metavar="X", type=positive, help="replay the trace in event time, X times faster than it happened"
@@ -113,6 +120,36 @@ def add_runtime_arguments(run: argparse.ArgumentParser) -> None:
         "--emulate",
         action="store_true",
         help="units take as long as ones of the capacity --iota and --kappa would; the result is labelled emulated",
+    )
+
+
+def add_placement_arguments(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--placement",
+        metavar="HOW",
+        type=str.upper,
+        choices=PLACEMENTS,
+        help=f"of units on nodes: {', '.join(PLACEMENTS)}; EDGES keeps processes that exchange much on one node, the "
+        f"others are Ray's (default: {PLACEMENTS[0]})",
+    )
+    parser.add_argument(
+        "--pin",
+        metavar="NAME=NODE",
+        type=pin,
+        action="append",
+        default=[],
+        help="put a unit (q/o5/0), an operator (o5) or a shuffler (shuffler/0) on the node with this address; may be "
+        "repeated",
+    )
+
+
+def add_wait_argument(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--wait-for-nodes",
+        metavar="TIME",
+        type=duration,
+        help="how long to wait for nodes that are still to join (default: 10 min if an autoscaler can start enough of "
+        "them, else not at all)",
     )
 
 
@@ -144,6 +181,15 @@ def add_stream_arguments(run: argparse.ArgumentParser) -> None:
     )
     live.add_argument(
         "--late", choices=LATE_POLICIES, help="what to do with events that come later still (default: fail)"
+    )
+    live.add_argument(
+        "--part-rows", metavar="N", type=count, help="matches in a part, if --out is a folder (default: 100,000)"
+    )
+    live.add_argument(
+        "--part-every",
+        metavar="TIME",
+        type=duration,
+        help="the longest that a match waits for its part, if --out is a folder (default: 10 s)",
     )
     live.add_argument(
         "--schema",
@@ -187,6 +233,12 @@ def check(args: argparse.Namespace) -> None:
             raise DecoPaError(message)
     if args.checkpoint is not None and (args.out is None or args.out.suffix or _counts(args)):
         raise DecoPaError("a run with --checkpoint needs --out DIR, a folder for the parts of its result")
+    if args.trace != STANDARD_INPUT:
+        for flag, value in (("--part-rows", args.part_rows), ("--part-every", args.part_every)):
+            if value is not None:
+                raise DecoPaError(f"{flag} is about live streams; leave it out, or read one with --trace -")
+    elif args.report is not None:
+        raise DecoPaError("--report is about stored traces; watch a live run on Ray's dashboard (docs/profiling.md)")
     if args.checkpoint is not None and args.trace == STANDARD_INPUT:
         raise DecoPaError("a live stream cannot be read again, so it cannot have checkpoints; leave out --checkpoint")
 
@@ -201,7 +253,7 @@ def spec_of(args: argparse.Namespace) -> RunSpec:
     from shuffler.source.lateness import Lateness
     from shuffler.source.pacing import Replay
 
-    chosen = planning(args)
+    chosen = replace(planning(args), probe_s=args.probe or 0.0, force=args.force)
     trace = replace(
         trace_options(args),
         lateness=Lateness(args.allowed_lateness or 0, args.late or LATE_POLICIES[0]),
@@ -216,6 +268,7 @@ def spec_of(args: argparse.Namespace) -> RunSpec:
         placement=Placement(args.placement or PLACEMENTS[0], dict(args.pin) or None),
         replay=Replay(args.speed, args.rate),
         emulate={"": chosen.capacity} if args.emulate else {},
+        wait_for_nodes_s=None if args.wait_for_nodes is None else args.wait_for_nodes / 1e6,
     )
     every_s = DEFAULT_CHECKPOINT_S if args.checkpoint_every is None else args.checkpoint_every / 1e6
     return RunSpec(
@@ -253,4 +306,7 @@ def _limits(args: argparse.Namespace) -> Limits:
         args.max_matches or DEFAULT_MAX_MATCHES,
         (args.max_state_mb or DEFAULT_MAX_STATE_BYTES // 2**20) * 2**20,
         None if args.spill is None else Spill(args.spill.resolve(), spill_mb * 2**20),
+        args.max_groups or DEFAULT_MAX_GROUPS,
+        args.max_comparisons,
+        args.max_seconds,
     )

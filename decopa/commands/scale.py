@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from decopa.choices import COST_BASED, SCALED_STRATEGIES
+from decopa.choices import COST_BASED, PLACEMENTS, SCALED_STRATEGIES
 from decopa.commands.inputs import check_emulation, open_stored, planning, read_queries
 from decopa.commands.option_types import count, positive
 from decopa.commands.options import (
@@ -18,6 +18,7 @@ from decopa.commands.options import (
     add_quiet_argument,
     add_trace_arguments,
 )
+from decopa.commands.run_options import add_placement_arguments, add_wait_argument
 from decopa.commands.terminal import progress_line, tell
 from decopa.errors import DecoPaError, PlanError, did_you_mean
 
@@ -67,6 +68,8 @@ def _add_scale_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trials", metavar="N", type=count, default=8, help="rates offered at most (default: 8)")
     parser.add_argument("--shufflers", metavar="N", type=count, default=1, help="processes that deal out events")
     parser.add_argument("--address", metavar="ADDRESS", help="a running Ray cluster (default: one is started)")
+    add_placement_arguments(parser)
+    add_wait_argument(parser)
     parser.add_argument(
         "--emulate",
         action="store_true",
@@ -120,6 +123,9 @@ def _measured(args: argparse.Namespace, queries: Sequence[Query], strategies: Se
         shufflers=args.shufflers,
         target_rate=args.target_rate,
         address=args.address,
+        placement=args.placement or PLACEMENTS[0],
+        pins=tuple(args.pin),
+        wait_for_nodes_s=None if args.wait_for_nodes is None else args.wait_for_nodes / 1e6,
     )
     try:
         progress.phase("measuring rates and selectivities")

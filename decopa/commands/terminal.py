@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import threading
@@ -91,5 +92,20 @@ class Silence(Progress):
         pass
 
 
+class Lines(Progress):
+    """One line after the other, every few seconds: for logs that somebody follows."""
+
+    INTERVAL_S = 5.0
+
+    def _write(self, line: str) -> None:
+        if line:
+            print(line, file=sys.stderr, flush=True)
+
+
 def progress_line(*, quiet: bool) -> Progress:
-    return Progress() if sys.stderr.isatty() and not quiet else Silence()
+    """Progress on a terminal; in the log of a job that `decopa submit` started, which sets DECOPA_PROGRESS."""
+    if quiet:
+        return Silence()
+    if os.environ.get("DECOPA_PROGRESS") == "lines":
+        return Lines()
+    return Progress() if sys.stderr.isatty() else Silence()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import pyarrow as pa
 from cluster.checkpoint.output import PublishedMatches
 from cluster.checkpoint.recovery import CheckpointedRun, CheckpointedRuntime
 from cluster.checkpoint.store import CheckpointStore, Manifest
+from cluster.checkpoint.visibility import check_seen_by_all
 from cluster.feeding import rows_per_block
 from cluster.placement import places_needed
 from cluster.ray_session import ray_session
@@ -18,6 +20,7 @@ from decopa.errors import CheckpointError
 from decopa.planning.plan import Plan
 from decopa.query.query import Query
 from decopa.runs.execute import completed
+from decopa.runs.flows import with_flows
 from decopa.runs.planning import spread_plan
 from decopa.runs.prepare import Prepared, prepare
 from decopa.runs.result import RunResult, result_table
@@ -66,6 +69,7 @@ def run_checkpointed(
         raise CheckpointError("a run with checkpoints reads a stored trace; name its file or folder")
     spec = _with_absolute_paths(spec)
     assert spec.checkpoints is not None
+    _check_place(spec.checkpoints.location, spec.ray.address)
     store = CheckpointStore(spec.checkpoints.location)
     saved = store.latest_manifest()
     if saved is not None:
@@ -91,6 +95,7 @@ def resume_checkpointed(
     watch = watch or Watch()
     store = CheckpointStore(location)
     spec, queries = read_run(store)
+    _check_place(store.location, address)
     saved = store.latest_manifest()
     assert spec.checkpoints is not None
     plan = spec.planning.plan if saved is None else Plan.from_json(saved.plan)
@@ -104,6 +109,13 @@ def resume_checkpointed(
     )
     prepared = prepare(_reading(spec, saved), queries, phase=watch.phase)
     return FinishedRun(prepared, _run(prepared, watch))
+
+
+def _check_place(location: str, address: str | None) -> None:
+    """Refuses a folder for checkpoints that nodes of the cluster do not share, before any event is read."""
+    if address is not None or os.environ.get("RAY_ADDRESS"):  # a Ray that is started here has one node
+        with ray_session(address=address):
+            check_seen_by_all(location)
 
 
 def _with_absolute_paths(spec: RunSpec) -> RunSpec:
@@ -136,7 +148,7 @@ def _run(prepared: Prepared, watch: Watch) -> CheckpointedRun:
         output=PublishedMatches(Path(spec.output.path), spec.output.format),
         checkpoints=spec.checkpoints,
         limits=spec.limits,
-        options=spec.ray,
+        options=with_flows(prepared),
         recovered=watch.recovered,
     )
     watch.phase("connecting to Ray" if spec.ray.address else "starting Ray")

@@ -6,14 +6,18 @@ import random
 import time
 
 from actors.outlet import OutletSpec
-from cluster.local import DEFAULT_BATCH_SIZE, LocalRuntime
+from cluster.local import LocalRuntime
+from decopa.choices import DEFAULT_BATCH_SIZE
 from decopa.runs.delivery import NO_MATCHES, Found
+from decopa.runs.guard import Guard
 from decopa.runs.prepare import Prepared
 from decopa.runs.result import RunResult
 from decopa.runs.watch import Watch
 
 
-def run_here(prepared: Prepared, watch: Watch, outlet: OutletSpec, interleaving: random.Random | None = None) -> Found:
+def run_here(
+    prepared: Prepared, watch: Watch, guard: Guard, outlet: OutletSpec, interleaving: random.Random | None = None
+) -> Found:
     """Runs to the end of the events. `interleaving` draws the order between senders at random, which changes nothing
     in the matches."""
     watch.phase("running")
@@ -25,6 +29,7 @@ def run_here(prepared: Prepared, watch: Watch, outlet: OutletSpec, interleaving:
         limits=prepared.spec.limits,
         interleaving=interleaving,
         outlet=outlet,
+        watch=guard,
     )
     local.run(watch.progress if watch.recorder is None else watch.recorder.watching(watch.progress))
     outcomes = local.outcomes

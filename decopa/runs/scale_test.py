@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from actors.group import Limits
 from actors.reports import OperatorReport, UnitReport, operator_report
 from costmodel.capacity import Capacity
-from costmodel.rates import ENGINE
+from costmodel.formulas import ENGINE
 from costmodel.statistics import Statistics
 from costmodel.sustainable import SearchResult, Trial, largest_sustainable
-from decopa.choices import Reading
+from decopa.choices import PLACEMENTS, Reading
 from decopa.errors import DeployError
 from decopa.planning.plan import Plan
 from decopa.planning.price import units_of
@@ -58,11 +58,14 @@ class ScaleSettings:
     target_rate: float | None = None
     flush_s: float = 0.05
     address: str | None = None
+    placement: str = PLACEMENTS[0]
+    pins: tuple[tuple[str, str], ...] = ()
+    wait_for_nodes_s: float | None = None
 
     def document(self) -> dict[str, Any]:
         """What makes two measurements comparable."""
         found = asdict(self)
-        found.pop("address")
+        del found["address"], found["wait_for_nodes_s"]
         found["capacity"].pop("objective")
         return found | {"objective": self.capacity.objective.value, "reading": self.reading.value}
 
@@ -196,7 +199,7 @@ class ScaleTest:
         return max(1, round(_WARM_UP_WINDOWS * window_us / self._span_us * self._events))
 
     def _options(self, clock: float) -> RayOptions:
-        from cluster.options import RayOptions
+        from cluster.options import Placement, RayOptions
 
         settings = self._settings
         emulated = settings.capacity.for_window(1_000_000).times(clock)
@@ -206,6 +209,8 @@ class ScaleTest:
             policy=replace(FlushPolicy(), interval_s=settings.flush_s),
             emulate={"": emulated} if settings.emulate else {},
             metrics=False,
+            placement=Placement(settings.placement, dict(settings.pins)),
+            wait_for_nodes_s=settings.wait_for_nodes_s,
         )
 
 

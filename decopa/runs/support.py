@@ -29,7 +29,7 @@ class Way(Enum):
 
 
 _LIVE = (Way.LIVE_LOCAL, Way.LIVE_RAY)
-_IN_PARTS = (Way.CHECKPOINTS, Way.STREAM)
+_IN_PARTS = (Way.CHECKPOINTS, Way.STREAM, *_LIVE)
 _STORED = (Way.LOCAL, Way.RAY, Way.CHECKPOINTS, Way.SPARK)
 _IN_PROCESS = (Way.LOCAL, Way.LIVE_LOCAL)
 _NO_RAY = "is about Ray; leave it out, or use --runtime ray"
@@ -109,6 +109,12 @@ OPTIONS: tuple[Option, ...] = (
         _on(_IN_PROCESS, _NO_RAY),
     ),
     Option("--pin", "Placement.pins", lambda spec: bool(spec.ray.placement.pins), _on(_IN_PROCESS, _NO_RAY)),
+    Option(
+        "--wait-for-nodes",
+        "RayOptions.wait_for_nodes_s",
+        lambda spec: spec.ray.wait_for_nodes_s is not None,
+        _on(_IN_PROCESS, _NO_RAY),
+    ),
     Option(
         "--speed",
         "Replay.speed",

@@ -15,6 +15,7 @@ import ray
 from decopa.errors import DecoPaError, DeployError
 from shuffler.exchange.ray_links import PeerFailed
 from shuffler.exchange.ray_metrics import Publisher
+from shuffler.exchange.wall_clock import WallClock, machine_time_s
 
 #: Watching and asking for reports must not wait behind messages.
 CONTROL = "control"
@@ -59,6 +60,7 @@ class Shell:
     def __init__(self, name: str, title: str) -> None:
         #: When the process was there, with all that it imports.
         self._born = time.time()
+        self._clock = WallClock()
         self.name, self._title = name, title
         self._ended = threading.Event()
         self._failure: DecoPaError | None = None
@@ -118,6 +120,15 @@ class Shell:
 
     def idle(self) -> None:
         """Returns when everything that came before is done."""
+
+    @ray.method(concurrency_group=CONTROL)
+    def clock(self) -> float:
+        """What the clock of this machine says."""
+        return machine_time_s()
+
+    def set_clock(self, ahead_s: float) -> None:
+        """From now on this process subtracts this from what the clock of its machine says."""
+        self._clock.set_right(ahead_s)
 
     @ray.method(concurrency_group=CONTROL)
     def pid(self) -> int:

@@ -22,6 +22,7 @@ from shuffler.routing.topology import Topology
 from shuffler.rows.columns import Place
 from shuffler.rows.events import EventFormat
 from shuffler.source.pacing import Replay
+from shuffler.source.stored_rows import RowReader, StoredFile, StoredRows
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class Shuffler(Shell):
         super().__init__(name, f"shuffler {setup.number}")
         self._sinks = setup.sinks
         self._slept_s = 0.0
+        self._reader = RowReader()
         pa.array([0]).to_numpy()  # makes Arrow import pandas, for half a second, before the first events
         with self.working():
             self._links = RayLinks(name, setup.handles, window=setup.window, attempt=setup.attempt)
@@ -72,7 +74,7 @@ class Shuffler(Shell):
                 replay=setup.replay,
                 batch_size=setup.batch_size,
                 policy=setup.policy,
-                clock=time.time,
+                clock=self._clock,
                 sleep=self._sleep,
                 state=setup.state,
             )
@@ -84,11 +86,23 @@ class Shuffler(Shell):
             self._links.greet()
         super().greet()
 
-    def feed(self, rows: pa.Buffer | pa.Table, place: Place, first_ordinal: int, start: ReplayStart) -> int:
-        """Shuffles a block of events: an Arrow stream as bytes, or a table that lies in the object store."""
+    def sees(self, files: tuple[StoredFile, ...]) -> bool:
+        """Whether all these files are here."""
+        return all(file.is_here for file in files)
+
+    def _table_of(self, rows: pa.Buffer | pa.Table | StoredRows) -> pa.Table:
+        if isinstance(rows, StoredRows):
+            return self._reader.read(rows)
+        return pa.ipc.open_stream(rows).read_all() if isinstance(rows, pa.Buffer) else rows
+
+    def feed(
+        self, rows: pa.Buffer | pa.Table | StoredRows, place: Place, first_ordinal: int, start: ReplayStart
+    ) -> int:
+        """Shuffles a block of events: an Arrow stream as bytes, a table that lies in the object store, or rows of a
+        file that this process reads itself."""
         with self.working():
             self._work.begin()
-            table = pa.ipc.open_stream(rows).read_all() if isinstance(rows, pa.Buffer) else rows
+            table = self._table_of(rows)
             first = 0
             for batch in table.to_batches():
                 self._node.feed(batch, place.after(first), first_ordinal + first, start)

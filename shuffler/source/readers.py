@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from decopa.errors import TraceError
 from shuffler.rows.columns import is_text
 from shuffler.source.parquet_files import groups_after, nullable_columns, whole
+from shuffler.source.stored_rows import StoredFile, StoredTrace
 
 PARQUET_SUFFIXES = (".parquet", ".pq")
 CSV_SUFFIXES = (".csv", ".csv.gz")
@@ -40,6 +41,9 @@ class Reader(ABC):
     schema: pa.Schema
     nullable: frozenset[str]
     unreadable: Mapping[str, str]
+
+    #: Where the rows lie, if others can read them there.
+    stored: StoredTrace | None = None
 
     @abstractmethod
     def read(self, columns: Sequence[str], rows: int, skip: int = 0) -> Iterator[pa.RecordBatch]:
@@ -69,9 +73,12 @@ class ParquetReader(Reader):
     def __init__(self, paths: Sequence[Path], name: str, categorical: str) -> None:
         self.name, self.unreadable, self._paths, self._categorical = name, {}, paths, categorical
         nullable: set[str] = set()
+        files = []
         for number, path in enumerate(paths):
             with _reading(path, "Parquet"), pq.ParquetFile(path, **_PIECEWISE) as file:
                 schema = file.schema_arrow
+                groups = (file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups))
+                files.append(StoredFile(str(path.resolve()), path.stat().st_size, tuple(groups)))
                 _check_names(schema, str(path))
                 nullable.update(nullable_columns(file))
             if number == 0:
@@ -79,6 +86,8 @@ class ParquetReader(Reader):
             elif not schema.equals(self.schema):
                 raise TraceError(f"{path}: its columns differ from those of {paths[0]}; write both with one schema")
         self.nullable = frozenset(nullable)
+        textual = categorical in self.schema.names and is_text(self.schema.field(categorical).type)
+        self.stored = StoredTrace(tuple(files), categorical if textual else None)
 
     def read(self, columns: Sequence[str], rows: int, skip: int = 0) -> Iterator[pa.RecordBatch]:
         """Files and row groups that are skipped are not read: their metadata says how many rows they have."""

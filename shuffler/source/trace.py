@@ -26,6 +26,7 @@ from shuffler.source.checks import IdOrder, Survey, check_rows, check_unique, su
 from shuffler.source.dead_letters import BadRows, DeadLetters
 from shuffler.source.lateness import ArrivalBuffer, Lateness, Run
 from shuffler.source.readers import Reader, StreamReader, TableReader, open_file
+from shuffler.source.stored_rows import StoredTrace
 
 __all__ = ["EventBatch", "Lateness", "TraceColumns", "TraceSource", "open_trace"]
 
@@ -143,11 +144,28 @@ class TraceSource:
         """Time from the first to the last event; of a live stream, of those that have been handed out so far."""
         return self._times_us[1] - self._times_us[0]
 
+    @property
+    def stored(self) -> StoredTrace | None:
+        """Where others can read the events for themselves: Parquet in time order, none of whose rows is left out."""
+        stored = self._reader.stored
+        in_order = self._blocks == self._stored_blocks and not self.dead_letters.diverting
+        return stored if stored is not None and in_order and stored.is_readable_in_groups else None
+
     def _ends_of(self, block: Block) -> tuple[int, int]:
         column = block.rows.column(self._columns.ts)
         ends = (column.slice(0, 1), column.slice(len(column) - 1, 1))
         first, last = (timestamps_us(end, self._columns.ts, block.place) for end in ends)
         return int(first[0]), int(last[0])
+
+    @property
+    def reached_us(self) -> int:
+        """The time of the last event that was handed out."""
+        return self._times_us[1]
+
+    @property
+    def late_notice(self) -> str | None:
+        """How many late events of a live stream were dropped so far; None if none were."""
+        return self._arrivals.notice
 
     @property
     def name(self) -> str:

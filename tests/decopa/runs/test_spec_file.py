@@ -58,6 +58,7 @@ FULL = RunSpec(
         replay=Replay(rate=5.0),
         emulate={"": CAPACITY},
         metrics=False,
+        wait_for_nodes_s=60.0,
     ),
     "ray",
     Output("matches", "jsonl", True, 10**6),

@@ -37,6 +37,7 @@ ASKING = {
     "--address": RunSpec(ray=RayOptions(address="auto")),
     "--shufflers": RunSpec(ray=RayOptions(shufflers=2)),
     "--placement": RunSpec(ray=RayOptions(placement=Placement("PACK"))),
+    "--wait-for-nodes": RunSpec(ray=RayOptions(wait_for_nodes_s=60.0)),
     "--pin": RunSpec(ray=RayOptions(placement=Placement(pins={"o5": "10.0.0.7"}))),
     "--speed": RunSpec(ray=RayOptions(replay=Replay(speed=2.0))),
     "--rate": RunSpec(ray=RayOptions(replay=Replay(rate=2.0))),
