@@ -14,7 +14,7 @@ from actors.columnar.memory import Spill
 from actors.columnar.store import load_merging
 from actors.operators.base import OperatorSpec
 from actors.unit import Channel, ProcessingUnit, UnitState
-from decopa.choices import DEFAULT_MAX_MATCHES, DEFAULT_MAX_STATE_BYTES
+from decopa.choices import DEFAULT_MAX_GROUPS, DEFAULT_MAX_MATCHES, DEFAULT_MAX_STATE_BYTES
 from decopa.errors import CheckpointError
 from decopa.planning.plan import PlanOperator, QueryPlan
 from decopa.planning.subquery import SubQuery
@@ -29,14 +29,18 @@ Inbound = tuple[str, int, Channel]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a run may use: matches per query, and bytes of partial matches per unit.
+    """What a run may use: matches per query, bytes of partial matches per unit, and groups that a unit may form out of
+    one batch of its input. With `spill`, partial matches beyond the limit go to files.
 
-    With `spill`, what is more than that goes to files.
+    A run ends when all its units together have made `max_comparisons`, or after `max_seconds`; None is no limit.
     """
 
     max_matches: int = DEFAULT_MAX_MATCHES
     max_state_bytes: int = DEFAULT_MAX_STATE_BYTES
     spill: Spill | None = None
+    max_groups: int = DEFAULT_MAX_GROUPS
+    max_comparisons: int | None = None
+    max_seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,7 @@ class UnitGroup:
 
     What goes to a unit elsewhere, and what the root finds, is handed to `outside`. Normally the message nearest to the
     root is delivered first, which keeps queues short and batches in the processor's cache; with `interleaving` the
-    next channel is drawn at random instead.
+    next channel is drawn at random instead. `on_progress` is called after every chunk of matches and every message.
     """
 
     def __init__(
@@ -79,9 +83,10 @@ class UnitGroup:
         hosted: Collection[tuple[str, int]] | None = None,
         copy: int = 0,
         interleaving: random.Random | None = None,
+        on_progress: Callable[[], None] = lambda: None,
     ) -> None:
         self._plan, self._bound, self._limits = plan, bound, limits
-        self._outside, self._interleaving = outside, interleaving
+        self._outside, self._interleaving, self._on_progress = outside, interleaving, on_progress
         self._slices, self._copy = Slices(plan), copy
         self.units: dict[tuple[str, int], ProcessingUnit] = {}
         self._senders: dict[str, Sender] = {}
@@ -108,6 +113,7 @@ class UnitGroup:
                 number,
                 channels,
                 max_state_bytes=self._limits.max_state_bytes,
+                max_groups=self._limits.max_groups,
                 spill=self._limits.spill,
             )
             self.units[operator.name, number] = unit
@@ -145,6 +151,7 @@ class UnitGroup:
             else:
                 self._pass_on(inbox, inbox.unit.on_watermark(inbox.channel, message))
                 self._send(inbox.sender.watermark(inbox.unit.output_watermark_us))
+            self._on_progress()
 
     def snapshot(self) -> GroupState:
         """What the units hold; only between messages, so that none is lost between two units."""
@@ -170,6 +177,7 @@ class UnitGroup:
             self._send(inbox.sender.rows(batch))
             if self._interleaving is None and inbox.depth > 0:
                 self.drain(above=inbox.depth)  # use each chunk while it is warm, and keep no more than one
+            self._on_progress()
 
     def _send(self, deliveries: Iterator[Delivery]) -> None:
         for delivery in deliveries:

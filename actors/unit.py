@@ -11,6 +11,7 @@ from actors.operators.base import LogicState, OperatorLogic, OperatorSpec
 from actors.operators.join import JoinLogic
 from actors.operators.kleene import KleeneBinaryLogic, KleeneUnaryLogic
 from actors.operators.negation import NegationLogic
+from decopa.choices import DEFAULT_MAX_GROUPS
 from decopa.errors import CheckpointError, LimitError
 from decopa.planning.roles import Rule
 from shuffler.routing.table import NOTHING_YET
@@ -54,11 +55,14 @@ class ProcessingUnit:
         channels: Sequence[Channel],
         *,
         max_state_bytes: int,
+        max_groups: int = DEFAULT_MAX_GROUPS,
         spill: Spill | None = None,
     ) -> None:
         self.name = f"{spec.operator.name}/{number}"
         self._title = spec.plan.text(spec.operator)
         self._max_state_bytes, self._spills = max_state_bytes, spill is not None
+        forms_groups = spec.plan.rule(spec.operator) in (Rule.KLEENE_UNARY, Rule.KLEENE_BINARY)
+        self._max_groups = max_groups if forms_groups else None
         self.memory = StateMemory(max_state_bytes, spill)
         spec = replace(spec, memory=self.memory)
         self.logic = _LOGIC[spec.roles.rule](spec)  # type: ignore[call-arg]
@@ -93,9 +97,17 @@ class ProcessingUnit:
             yield from self._counted(self.logic.on_watermark(channel.side, side))
 
     def _counted(self, matches: Iterator[Batch]) -> Iterator[Batch]:
+        under_way = 0
         try:
             for match in matches:
                 self.counters.emitted += match.length
+                under_way += match.length
+                if self._max_groups is not None and under_way > self._max_groups:
+                    raise LimitError(
+                        f"more than {self._max_groups:,} groups out of one batch are under way; use a shorter window, "
+                        "a condition on the members or a plan that closes the KL later, or raise the limit "
+                        "(--max-groups, Limits.max_groups)"
+                    )
                 yield match
         except LimitError as err:  # of the memory, which does not know whose it is
             raise LimitError(f"unit {self.name} of operator {self._title}: {err}") from None

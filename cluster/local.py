@@ -8,26 +8,37 @@ message nearest to the root is delivered first, which keeps queues short and bat
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
 from actors.group import Limits
 from actors.reports import OperatorReport
 from actors.sink import MatchSink
+from cluster.live import NewMatches
 from cluster.pipeline import Pipeline
+from decopa.choices import DEFAULT_BATCH_SIZE
 from decopa.planning.plan import Plan
 from decopa.planning.validate import check_structure
 from decopa.query.binding import bind
 from shuffler.exchange.codecs import needed_attributes
+from shuffler.source.stopping import StreamStopped
 from shuffler.source.trace import TraceSource
 
-#: Events per batch: long enough to make the work per batch negligible, short enough to stay in the cache.
-DEFAULT_BATCH_SIZE = 65_536
+
+class Watching(Protocol):
+    """Looks at a run now and then: at the reports of each part's operators."""
+
+    @property
+    def due(self) -> bool: ...
+
+    def look(self, reports: Sequence[Sequence[OperatorReport]]) -> None: ...
 
 
 class LocalRuntime:
     """Runs every query of a plan over one pass of the source.
 
-    `ordered` puts matches in canonical order as the run goes on; without it that is left to `MatchSink.table`.
+    `ordered` puts matches in canonical order as the run goes on; without it that is left to `MatchSink.table`. A
+    `watch` looks at the operators while the run is going, and may end it.
     """
 
     def __init__(
@@ -39,6 +50,7 @@ class LocalRuntime:
         limits: Limits | None = None,
         interleaving: random.Random | None = None,
         ordered: bool = True,
+        watch: Watching | None = None,
     ) -> None:
         check_structure(plan)
         self._ordered = ordered
@@ -48,24 +60,64 @@ class LocalRuntime:
         self._attributes = needed_attributes(bounds, source.schema)
         self._windows_us = max((bound.query.window_us for bound in bounds), default=0)
         self._pipelines = [
-            Pipeline(part, bound, source, limits, interleaving) for part, bound in zip(plan.parts, bounds, strict=True)
+            Pipeline(part, bound, source, limits, interleaving, self._look)
+            for part, bound in zip(plan.parts, bounds, strict=True)
         ]
+        self._watch = watch
         self.events = 0
+        #: Whether a live run was stopped before its stream ended.
+        self.stopped = False
+
+    def stop(self) -> None:
+        """Asks a live run to end; it does so when its next events come."""
+        self.stopped = True
 
     def run(self, progress: Callable[[int, int], None] | None = None) -> None:
         """Reads the source to its end; `progress(events, matches)` is called after every batch."""
-        for events in self._source.batches(self._attributes, self._batch_size):
-            for pipeline in self._pipelines:
-                pipeline.feed(events)
-                if self._ordered:
+        for _ in self._batches():
+            if self._ordered:
+                for pipeline in self._pipelines:
                     pipeline.sink.settle(pipeline.output_watermark_us)
-            self.events += len(events)
-            # Twice the window is the latest that a match can still be on its way, held back by a NOT at its end.
-            self._source.strings.forget_before(int(events.ts[-1]) - 3 * self._windows_us)
             if progress is not None:
                 progress(self.events, sum(pipeline.sink.rows for pipeline in self._pipelines))
         for pipeline in self._pipelines:
             pipeline.finish()
+
+    def _look(self) -> None:
+        if self._watch is not None and self._watch.due:
+            self._watch.look([tuple(pipeline.reports()) for pipeline in self._pipelines])
+
+    def live(self) -> Iterator[NewMatches]:
+        """Reads the source as its events arrive, and hands out the matches of each batch of them as soon as they are
+        certain. A source that was asked to stop has not ended: what is still open stays so."""
+        for pipeline in self._pipelines:
+            pipeline.warm_up()
+        try:
+            for _ in self._batches():
+                yield from self._taken()
+                if self.stopped:
+                    return
+        except StreamStopped:
+            self.stopped = True
+            return
+        for pipeline in self._pipelines:
+            pipeline.finish()
+        yield from self._taken()
+
+    def _batches(self) -> Iterator[None]:
+        """Works on the source, batch by batch."""
+        for events in self._source.batches(self._attributes, self._batch_size):
+            for pipeline in self._pipelines:
+                pipeline.feed(events)
+            self.events += len(events)
+            # Twice the window is the latest that a match can still be on its way, held back by a NOT at its end.
+            self._source.strings.forget_before(int(events.ts[-1]) - 3 * self._windows_us)
+            yield
+
+    def _taken(self) -> Iterator[NewMatches]:
+        if any(sink.rows for sink in self.sinks):
+            finals = tuple(pipeline.output_watermark_us for pipeline in self._pipelines)
+            yield NewMatches(tuple(sink.take() for sink in self.sinks), finals)
 
     @property
     def sinks(self) -> list[MatchSink]:

@@ -13,6 +13,7 @@ from actors.ray_unit import UnitStatus
 from actors.reports import OperatorReport, operator_report
 from cluster.deployment import Deployment
 from cluster.feeding import BlockSource
+from cluster.local import Watching
 from cluster.options import RayOptions
 from cluster.recorder import Recorder
 from cluster.session import Progress, Session
@@ -47,11 +48,16 @@ class RayRuntime:
         schema = source.format.schema
         self._attributes = needed_attributes([bind(part.query, schema) for part in plan.parts], schema)
 
-    def run(self, progress: Progress | None = None, recorder: Recorder | None = None) -> RayRun:
+    def run(
+        self, progress: Progress | None = None, recorder: Recorder | None = None, watch: Watching | None = None
+    ) -> RayRun:
+        """Reads the source to its end; a `watch` looks at the operators while the run is going, and may end it."""
         with Deployment(self.topology, self._source.format, self._limits, self._options) as deployment:
             session = Session(deployment, progress)
             session.await_actors()
             session.recorder = recorder
+            if watch is not None:
+                session.watch = lambda: _look(deployment, watch)
             if recorder is not None:
                 recorder.look(deployment, 0)  # curves begin at nothing
             started = time.perf_counter()
@@ -65,6 +71,12 @@ class RayRuntime:
                 recorder.look(deployment, session.events, last=True)
             report = run_report(deployment, session, time.perf_counter() - started)
             return replace(report, matches=session.take())
+
+
+def _look(deployment: Deployment, watch: Watching) -> None:
+    if watch.due:
+        topology, statuses = deployment.topology, deployment.statuses()
+        watch.look([_part_reports(topology, part, statuses, 0.0) for part in range(len(topology.plan.parts))])
 
 
 def run_report(deployment: Deployment, session: Session, seconds: float) -> RayRun:
@@ -83,12 +95,17 @@ def run_report(deployment: Deployment, session: Session, seconds: float) -> RayR
 
 
 def _operator_reports(topology: Topology, statuses: list[UnitStatus], seconds: float) -> tuple[OperatorReport, ...]:
-    found = []
-    for part, plan in enumerate(topology.plan.parts):
-        names = {process.name for process in topology.units if process.part == part}
-        # Operators that share a process share its time.
-        mine = [status for status in statuses if status.name in names]
-        units = [replace(report, busy_s=status.busy_s) for status in mine for report in status.units]
-        reports = [operator_report(plan, operator, units, seconds) for operator in plan.operators]
-        found += [report for report in reports if report is not None]
-    return tuple(found)
+    parts = range(len(topology.plan.parts))
+    return tuple(report for part in parts for report in _part_reports(topology, part, statuses, seconds))
+
+
+def _part_reports(
+    topology: Topology, part: int, statuses: list[UnitStatus], seconds: float
+) -> tuple[OperatorReport, ...]:
+    plan = topology.plan.parts[part]
+    names = {process.name for process in topology.units if process.part == part}
+    # Operators that share a process share its time.
+    mine = [status for status in statuses if status.name in names]
+    units = [replace(report, busy_s=status.busy_s) for status in mine for report in status.units]
+    reports = [operator_report(plan, operator, units, seconds) for operator in plan.operators]
+    return tuple(report for report in reports if report is not None)

@@ -48,6 +48,8 @@ class Session:
         self._names = list(deployment.shufflers)
         self._calls: dict[str, deque[Any]] = {name: deque() for name in self._names}
         self._start: ReplayStart | None = None
+        #: The time of the last event that was fed: none earlier follows.
+        self._last_ts = NOTHING_YET
         self._told = time.monotonic()
         #: When an actor last finished something: what was lost was there until then.
         self.progressed_s = time.monotonic()
@@ -57,6 +59,8 @@ class Session:
         self.clock_offsets: dict[str, ClockOffset] = {}
         self.coordinator: Stepping | None = None
         self.recorder: Recording | None = None
+        #: Called now and then; may raise to end the run.
+        self.watch: Callable[[], None] | None = None
 
     def go_on_from(self, events: int, blocks: int) -> None:
         """The stream begins here instead of at its start; shufflers take turns as they would have."""
@@ -96,6 +100,7 @@ class Session:
         self._wait_for_room(name, _BLOCKS_IN_FLIGHT)
         shuffler = self._deployment.shufflers[name]
         self._calls[name].append(shuffler.feed.remote(block.content, block.place, self.events, self._start))
+        self._last_ts = max(self._last_ts, block.last_ts)
         self.events += block.rows
         self.blocks += 1
         self._step()
@@ -116,7 +121,12 @@ class Session:
             self._wait_for_room(name, 1)
 
     def flush(self, watermark_us: int = NOTHING_YET) -> None:
-        """Passes on what waits in shufflers: the stream has nothing more for the moment."""
+        """Passes on what waits in any process: the stream has nothing more for the moment.
+
+        Every shuffler learns how far the stream has come, also one whose turn was not last, and no event before the
+        watermark follows.
+        """
+        watermark_us = max(watermark_us, self._last_ts)
         for name in self._names:
             self._wait_for_room(name, 1)
             self._calls[name].append(self._deployment.shufflers[name].flush.remote(watermark_us))
@@ -170,6 +180,8 @@ class Session:
     def _tell(self) -> None:
         if self.recorder is not None:
             self.recorder.look(self._deployment, self.events)
+        if self.watch is not None:
+            self.watch()
         now = time.monotonic()
         if self._progress is not None and now - self._told >= _PROGRESS_EVERY_S:
             self._told = now

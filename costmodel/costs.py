@@ -7,7 +7,7 @@ of a unit and the number of units that a limit asks for both have a closed form.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from costmodel.logarithms import LOG_ZERO, clamped, log_of, log_sum, value_of
@@ -131,6 +131,14 @@ def negation_load(positive: InputRate, negated: InputRate) -> OperatorLoad:
     if negated.partitioned:
         raise PlanError("the negated input is partitioned, so a unit may miss what blocks a match; broadcast it")
     return join_load(positive, negated)
+
+
+def measured_load(inputs: Sequence[InputRate], log_compared: float) -> OperatorLoad:
+    """Any operator, with comparisons as they were measured."""
+    if len(inputs) == 2:
+        _check_one_partitioned(*inputs)
+    shared = any(one.partitioned for one in inputs)
+    return OperatorLoad(ingestion(*inputs), _work(log_compared, shared=shared))
 
 
 def _work(log_amount: float, *, shared: bool) -> Load:

@@ -10,19 +10,22 @@ What the model needs (5.3.1) and what is measured here:
 - For members of a KL group, pairs are two events of the type at most a window apart, the earlier one on the left.
 
 Rates say how many pairs meet if events come evenly. In bursts or with a daily rhythm that types share it is more, so
-pairs of types that meet are counted as well (`Statistics.meetings`).
+pairs of types that meet are counted as well (`Statistics.meetings`). What pairs do not tell is measured by
+`costmodel.joint`: sub-queries of three and more positions, the groups of KL positions, what NOTs block.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from costmodel.events import EventColumns, Ints
+from costmodel.joins import JoinSpace
+from costmodel.joint import JointMeasurement
 from costmodel.meeting import Mask, MeetingPairs, Relation, fulfilling, meeting_pairs
 from costmodel.statistics import (
     Pair,
@@ -33,11 +36,13 @@ from costmodel.statistics import (
     pair_of,
     query_text,
 )
+from costmodel.sub_queries import GroupRate, NegationShare, SubQuerySelectivity
 from decopa.errors import StatisticsError, did_you_mean
 from decopa.query.analysis import Position
 from decopa.query.binding import BoundQuery, bind
+from decopa.query.members import between_members
 from decopa.query.names import duration_text
-from decopa.query.predicate import Attr, Compare, Node, Predicate, aliases_of, is_self_pair, rewrite
+from decopa.query.predicate import Predicate, aliases_of, renamed
 from decopa.query.query import Query
 
 #: Pairs that are looked at for one selectivity: a share of 1 % is then known to 5 % (one standard error).
@@ -71,16 +76,19 @@ class Estimator:
     """Collects what the alternatives of a query show; two positions are measured where they first meet."""
 
     def __init__(self, query: Query, events: EventColumns, pairs: int, rng: np.random.Generator) -> None:
+        self._joins = pairs
         self._query, self._events, self._pairs, self._rng = query, events, pairs, rng
         self._measured: dict[Pair, PairSelectivity] = {}
         self._types: dict[Pair, Pair] = {}  # pair of aliases -> pair of types
         self.filter_shares: dict[str, float] = {}
+        self.joint: dict[str, SubQuerySelectivity | GroupRate | NegationShare] = {}  # by the sub-query's pattern
         self.notices: list[str] = []
+        self._joins_rng = rng.spawn(1)[0]
 
     def estimate(self) -> Estimate:
         rates = self.rates()
         for branch in self._query.branches:
-            self.measure(branch)
+            self.measure(branch, rates)
         by_type, by_alias = self.selectivities()
         statistics = Statistics(
             window_us=self._query.window_us,
@@ -89,6 +97,9 @@ class Estimator:
             alias_pairs=by_alias,
             filter_shares=self.filter_shares,
             meetings=self.meetings(),
+            sub_queries=tuple(one for one in self.joint.values() if isinstance(one, SubQuerySelectivity)),
+            groups=tuple(one for one in self.joint.values() if isinstance(one, GroupRate)),
+            negations=tuple(one for one in self.joint.values() if isinstance(one, NegationShare)),
             measured_for=tuple(dict.fromkeys(map(query_text, (self._query, *self._query.branches)))),
         )
         return Estimate(statistics, tuple(dict.fromkeys(self.notices)))
@@ -122,8 +133,8 @@ class Estimator:
             found[pair] = meeting_ratio(events.ts, first, second, window_us, ties=pair not in ordered)
         return found
 
-    def measure(self, branch: Query) -> None:
-        """Adds the selectivities of an OR-free query."""
+    def measure(self, branch: Query, rates: Mapping[str, float]) -> None:
+        """Adds the selectivities of an OR-free query, and what its sub-queries, KLs and NOTs do."""
         bound = bind(branch, self._events.schema)
         rows = {position.alias: self._passing(bound, position) for position in branch.positions}
         connected = connected_pairs(branch)
@@ -137,6 +148,35 @@ class Estimator:
                 self.notices.append(
                     f"'{predicate}' is on more than two events: selectivities are of pairs, so it is left out of them"
                 )
+        if all(len(numbers) for numbers in rows.values()):
+            self._measure_joint(bound, rows, rates)
+
+    def _measure_joint(self, bound: BoundQuery, rows: Mapping[str, Ints], rates: Mapping[str, float]) -> None:
+        types = {position.alias: position.type for position in bound.query.positions}
+        measurement = JointMeasurement(
+            self._join_space(bound, rows),
+            lambda alias: rates[types[alias]] * self.filter_shares.get(alias, 1.0),
+            self._span_us,
+            lambda rarest, aliases: self._scale(types[rarest], [types[alias] for alias in aliases]),
+        )
+        found = measurement.measure()
+        measured: list[SubQuerySelectivity | GroupRate | NegationShare] = [*found.sub_queries]
+        for one in [*measured, *found.groups, *found.negations]:
+            self.joint.setdefault(one.pattern, one)
+
+    @property
+    def _span_us(self) -> int:
+        return int(self._events.ts[-1] - self._events.ts[0])
+
+    def _join_space(self, bound: BoundQuery, rows: Mapping[str, Ints]) -> JoinSpace:
+        everything = np.ones(len(self._events), dtype=np.bool_)
+        return JoinSpace(
+            bound, self._events, self._events.ts, rows, rows.__getitem__, everything, self._joins_rng, self._joins
+        )
+
+    def _scale(self, rarest: str, types: Sequence[str]) -> float:
+        """Combinations of the trace that each one found here stands for; here all events are there."""
+        return 1.0
 
     def selectivities(self) -> tuple[tuple[PairSelectivity, ...], tuple[PairSelectivity, ...]]:
         """By types where that says which positions are meant, by aliases where a type appears several times."""
@@ -206,18 +246,11 @@ def _conditions_between(branch: Query, one: str, other: str) -> Iterator[Predica
     """The conditions on a pair of aliases, or between members of one KL alias, on the sides of a pair."""
     for predicate in branch.where:
         if one == other:
-            if isinstance(predicate, Compare) and is_self_pair(predicate, one):
-                left, right = _renamed(predicate.left, {one: _FIRST}), _renamed(predicate.right, {one: _SECOND})
-                yield Compare(predicate.op, left, right)  # type: ignore[arg-type]
+            pair = between_members(predicate, one, earlier=_FIRST, later=_SECOND)
+            if pair is not None:
+                yield pair
         elif aliases_of(predicate) == {one, other}:
-            yield _renamed(predicate, {one: _FIRST, other: _SECOND})  # type: ignore[misc]
-
-
-def _renamed(node: Node, names: Mapping[str, str]) -> Node:
-    def change(node: Node) -> Node | None:
-        return replace(node, alias=names[node.alias]) if isinstance(node, Attr) else None
-
-    return rewrite(node, change)
+            yield renamed(predicate, {one: _FIRST, other: _SECOND})  # type: ignore[misc]
 
 
 def type_pairs(query: Query) -> list[Pair]:

@@ -15,10 +15,12 @@ from costmodel.costs import (
     join_load,
     kleene_binary_load,
     kleene_unary_load,
+    measured_load,
     negation_load,
     total_load,
 )
-from costmodel.rates import RateFormula
+from costmodel.formulas import RateFormula
+from costmodel.logarithms import log_sum
 
 
 class PricedOperator(Protocol):
@@ -101,6 +103,24 @@ class Negation:
     def load(self, log_scaling: float = 0.0) -> OperatorLoad:
         load = negation_load(self.positive.at(log_scaling), self.negated.at(log_scaling))
         return _emitting(load, self.matches, log_scaling, shared=self.positive.partitioned)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Any operator with the comparisons that the engine is known to make, for statistics that were measured.
+
+    `comparisons` add up. Units share them if an input is dealt out.
+    """
+
+    inputs: tuple[Flow, ...]
+    comparisons: tuple[RateFormula, ...]
+    matches: RateFormula
+
+    def load(self, log_scaling: float = 0.0) -> OperatorLoad:
+        flows = [flow.at(log_scaling) for flow in self.inputs]
+        log_compared = log_sum(*(one.log_at(log_scaling) for one in self.comparisons))
+        shared = any(flow.partitioned for flow in self.inputs)
+        return _emitting(measured_load(flows, log_compared), self.matches, log_scaling, shared=shared)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,9 @@
 
 Rates are matches per window. They follow from the rates of the primitive events and the pairwise selectivities, or
 from the measured selectivity of a sub-query where there is one. Errata of the paper are applied: pairs of types count
-once, n positions of one type make n(n-1)/2 pairs, groups have at least one member. Negated parts are left out (MuSE
-4.4), so that the rate of a query with NOT is a bound.
+once, n positions of one type make n(n-1)/2 pairs, groups have at least one member. What was measured of a sub-query
+(its selectivity, how often its events meet, its groups, the share that a NOT blocks) replaces what the formulas say;
+without it, negated parts are left out (MuSE 4.4), so that the rate of a query with NOT is a bound.
 """
 
 from __future__ import annotations
@@ -11,90 +12,17 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from costmodel.kleene import KleenePairs, log_empty_group, log_groups, mean_size
-from costmodel.logarithms import clamped, log_of, log_sum, value_of
-from costmodel.statistics import Pair, Statistics, connected_pairs, neighbouring_positions, pair_of
+from costmodel.formulas import ENGINE, PAPER, KleeneGroup, RateFormula, RateModel
+from costmodel.logarithms import clamped, log_of, value_of
+from costmodel.statistics import Pair, PairSelectivity, Statistics, connected_pairs, neighbouring_positions, pair_of
+from costmodel.sub_queries import NegationShare, SubQuerySelectivity
 from costmodel.time_order import TimeOrder, log_time_factor, positive_aliases
 from decopa.errors import StatisticsError
-from decopa.query.analysis import project, strip_kleene
+from decopa.query.analysis import Negation, project, strip_kleene
 from decopa.query.pattern import Pattern
 from decopa.query.query import Query
-
-
-@dataclass(frozen=True, slots=True)
-class RateModel:
-    """Which reading of 5.3.1 is meant where the paper leaves room; `smallest_group` 0 is the printed bound."""
-
-    kleene_pairs: KleenePairs = KleenePairs.NEIGHBOURS
-    smallest_group: int = 1
-    time_order: TimeOrder = TimeOrder.PAPER
-
-
-#: The formulas as printed, errata applied.
-PAPER = RateModel()
-#: Nearest to what the engine finds: conditions hold for all pairs of a group's members, and orders are counted.
-ENGINE = RateModel(kleene_pairs=KleenePairs.ALL, time_order=TimeOrder.COUNTED)
-
-
-@dataclass(frozen=True, slots=True)
-class KleeneGroup:
-    """The sum over group sizes for one KL position; logarithms of its rate and of its selectivities.
-
-    `log_member` is that of one member with the rest of the match, `log_pair` that of two members with each other.
-    `alias` in `pattern` is the position, for models that count orders: several members under AND may lie on both sides
-    of the other events, and in the middle of a SEQ all must lie between two.
-    """
-
-    log_events: float
-    log_member: float
-    log_pair: float
-    model: RateModel = PAPER
-    alias: str = ""
-    pattern: Pattern | None = None
-
-    def log_at(self, log_scaling: float = 0.0) -> float:
-        log_events = self.log_events + log_scaling
-        if log_events <= 0:  # at most one event per window, which may be too rare for a float
-            groups = clamped(log_events + self.log_member)
-        else:
-            likely = (value_of(log_events), self.log_member, self.log_pair, self.model.kleene_pairs)
-            groups = clamped(log_groups(*likely) + self._log_orders(mean_size(*likely)))
-        if self.model.smallest_group == 0:
-            return log_sum(groups, log_empty_group(self.log_pair, self.model.kleene_pairs))
-        return groups
-
-    def _log_orders(self, size: float) -> float:
-        """How many times as many orders groups of this size have as single events, which the pattern's factor counts.
-
-        The mean size stands for all sizes; for AND, where it is a matter of proportion, that is exact.
-        """
-        if self.pattern is None or self.model.time_order is not TimeOrder.COUNTED:
-            return 0.0
-        counted = log_time_factor(self.pattern, TimeOrder.COUNTED, {self.alias: size})
-        return counted - log_time_factor(self.pattern, TimeOrder.COUNTED)
-
-
-@dataclass(frozen=True, slots=True)
-class RateFormula:
-    """A match rate as a function of c: all primitive rates are multiplied by c, and the matches follow.
-
-    The part without Kleene closure grows with c to the number of its positions.
-    """
-
-    log_rest: float
-    positions: int = 1
-    groups: tuple[KleeneGroup, ...] = ()
-
-    def log_at(self, log_scaling: float = 0.0) -> float:
-        """The logarithm of the matches per window at the scaling factor with this logarithm."""
-        rest = self.log_rest + self.positions * log_scaling
-        return clamped(rest + sum(group.log_at(log_scaling) for group in self.groups))
-
-    def at(self, scaling_factor: float = 1.0) -> float:
-        """Matches per window, at most `MAX_VALUE`."""
-        return value_of(self.log_at(log_of(scaling_factor)))
 
 
 class QueryRates:
@@ -104,8 +32,7 @@ class QueryRates:
     """
 
     def __init__(self, query: Query, statistics: Statistics, model: RateModel = PAPER) -> None:
-        self.query, self.model = query, model
-        self._statistics = statistics
+        self.query, self.model, self.statistics = query, model, statistics
         connected = connected_pairs(query)
         self._log_rates = {one.alias: log_of(statistics.rate(one)) for one in query.positions}
         self._log_selectivities: dict[Pair, float] = {}
@@ -173,21 +100,6 @@ class QueryRates:
                     groups.setdefault(group.alias, replace(group, pattern=whole))
         return RateFormula(clamped(log_rest), positions, tuple(groups.values()))
 
-    def met(self, left: Collection[str], right: Collection[str], closed: Collection[str]) -> RateFormula | None:
-        """The paper's comparisons of a join, twice the product of the rates (5.3.2), times how much more often the two
-        meet than at even rates; None if nothing is known of that."""
-        if not self._log_meetings:
-            return None
-        formed = frozenset(closed)
-        one, other = self.formula(left, formed), self.formula(right, formed)
-        sides = (frozenset(left), frozenset(right))
-        log_rest = math.log(2) + one.log_rest + other.log_rest
-        log_rest += self._log_meeting(self._plain(sides[0] | sides[1], formed))
-        log_rest -= sum(self._log_meeting(self._plain(side, formed)) for side in sides)
-        if shared := sides[0] & sides[1]:
-            log_rest += self._log_meeting(self._plain(shared, formed))
-        return RateFormula(clamped(log_rest), one.positions + other.positions, one.groups + other.groups)
-
     def is_rate_reducing(
         self, aliases: Collection[str], closed: Collection[str] | None = None, *, among: Collection[str] | None = None
     ) -> bool:
@@ -202,15 +114,71 @@ class QueryRates:
     def _formula(self, aliases: frozenset[str], closed: frozenset[str]) -> RateFormula:
         pattern = self._pattern(aliases, closed)
         plain, kleene = positive_aliases(pattern)
-        log_rest = log_time_factor(pattern, self.model.time_order) + self._log_selectivity(pattern)
-        log_rest += self._log_meeting(plain)
-        log_rest += sum(self._log_rates[alias] for alias in plain)  # an empty remainder counts as one
+        log_rest = self._log_plain(pattern, plain) + self._log_unblocked(aliases, frozenset([*plain, *kleene]))
         groups = tuple(self._group(alias, plain, kleene, pattern) for alias in kleene)
         return RateFormula(clamped(log_rest), len(plain), groups)
 
-    def log_meeting(self, aliases: Collection[str]) -> float:
-        """The logarithm of how many times as often single events of these positions meet as at even rates."""
-        return self._log_meeting(self._plain(frozenset(aliases), frozenset())) if self._log_meetings else 0.0
+    def relative_error(self, aliases: Collection[str], closed: Collection[str] | None = None) -> float:
+        """How far the rate of a sub-query can be trusted: its standard error as a share of it, as far as the statistics
+        tell; 0 if all of it was counted."""
+        formed = frozenset(self.query.kleene_aliases if closed is None else closed)
+        plain, kleene = positive_aliases(self._pattern(frozenset(aliases), formed))
+        groups = [
+            self.statistics.group_rate(self._pattern(frozenset([*plain, one]), frozenset([one]), positive=True))
+            for one in kleene
+        ]
+        errors = [one.standard_error / one.per_window for one in groups if one is not None and one.per_window]
+        if not errors:  # groups were counted beside the plain positions, whose error they have in them
+            measured = self._measured(plain)
+            known = [measured] if measured is not None else self._pairs(plain)
+            errors = [one.standard_error / one.selectivity for one in known if one.selectivity]
+        positive = frozenset([*plain, *kleene])
+        scope = self.query.scope_of(next(iter(positive)))
+        for negation in self.query.negations:
+            share = self.negation(negation, positive) if negation.aliases <= frozenset(aliases) else None
+            if share is not None and negation.scope[:-1] == scope:
+                errors.append(share.standard_error / (1 - share.blocked))
+        return math.sqrt(sum(one * one for one in errors))
+
+    def _pairs(self, plain: list[str]) -> list[PairSelectivity]:
+        """The pairs that the selectivity of plain positions was computed from."""
+        by_name = {one.pair: one for one in (*self.statistics.type_pairs, *self.statistics.alias_pairs)}
+        types = {position.alias: position.type for position in self.query.positions}
+        found = []
+        for one, other in itertools.combinations(plain, 2):
+            known = by_name.get(pair_of(one, other)) or by_name.get(pair_of(types[one], types[other]))
+            found += [] if known is None else [known]
+        return found
+
+    def _log_plain(self, pattern: Pattern, plain: list[str]) -> float:
+        """The logarithm of the matches of the plain positions per window, in the orders that the pattern allows."""
+        log_rest = log_time_factor(pattern, self.model.time_order) + self._log_selectivity(pattern)
+        log_rest += self._log_meeting(plain)
+        return log_rest + sum(self._log_rates[alias] for alias in plain)  # an empty remainder counts as one
+
+    def negation(self, negation: Negation, positive: frozenset[str]) -> NegationShare | None:
+        """What was measured of a NOT beside the matches of these positions, or else beside those it depends on."""
+        for beside in (positive, self.query.context_of(negation)) if self.statistics.negations else ():
+            pattern = project(self.query.pattern, beside | negation.aliases)
+            found = None if pattern is None else self.statistics.negation_share(pattern)
+            if found is not None:
+                return found
+        return None
+
+    def _log_unblocked(self, aliases: frozenset[str], positive: frozenset[str]) -> float:
+        """The logarithm of the share of matches that the NOTs among the positions let pass."""
+        if not self.statistics.negations or not positive:
+            return 0.0
+        scope = self.query.scope_of(next(iter(positive)))
+        beside = [one for one in self.query.negations if one.scope[:-1] == scope and one.aliases <= aliases]
+        shares = [self.negation(one, positive) for one in beside]
+        return sum(log_of(1 - share.blocked) for share in shares if share is not None)
+
+    def log_met(self, aliases: Collection[str]) -> float:
+        """The logarithm of the combinations of single events of these positions that meet per window: in the window,
+        in order, whatever conditions say; divided by the product of the rates."""
+        pattern = self._pattern(frozenset(aliases), frozenset())
+        return log_time_factor(pattern, TimeOrder.COUNTED) + self._log_meeting(positive_aliases(pattern)[0])
 
     def _plain(self, aliases: frozenset[str], closed: frozenset[str]) -> list[str]:
         return positive_aliases(self._pattern(aliases, closed))[0]
@@ -220,8 +188,11 @@ class QueryRates:
 
         Pairs were counted. Of a burst that all of them share each pair knows, so the product over all pairs would count
         it too often: the pairs of the largest spanning tree tell of each further position once. Pairs that avoid each
-        other count wherever they are. Members of groups are taken as evenly distributed.
+        other count wherever they are. What was measured of all of them together is better than either.
         """
+        measured = self._measured(plain) if len(plain) > 2 else None
+        if measured is not None and measured.meeting is not None:
+            return math.log(measured.meeting)
         if not self._log_meetings:
             return 0.0
         trees = {alias: frozenset([alias]) for alias in plain}
@@ -241,29 +212,48 @@ class QueryRates:
         partners = plain + [other for other in kleene if self._frequency(other) < self._frequency(alias)]
         log_member = sum(self._log_selectivities[pair_of(alias, other)] for other in partners)
         log_pair = self._log_selectivities[pair_of(alias, alias)]
-        return KleeneGroup(self._log_rates[alias], clamped(log_member), log_pair, self.model, alias, pattern)
+        group = KleeneGroup(self._log_rates[alias], clamped(log_member), log_pair, self.model, alias, pattern)
+        if not self.statistics.groups:
+            return group
+        alone = self._pattern(frozenset([*plain, alias]), frozenset([alias]), positive=True)
+        measured = self.statistics.group_rate(alone)
+        if measured is None:
+            return group
+        target = clamped(log_of(measured.per_window) - self._log_plain(alone, plain))
+        return replace(replace(group, pattern=alone).fitted(target), pattern=pattern)
 
     def _frequency(self, alias: str) -> tuple[float, str]:
         return self._log_rates[alias], alias
 
-    def _pattern(self, aliases: frozenset[str], closed: frozenset[str]) -> Pattern:
+    def _pattern(self, aliases: frozenset[str], closed: frozenset[str], *, positive: bool = False) -> Pattern:
         """The pattern of a sub-query: the query's own for all positions, which may have an AND directly inside an AND,
-        else a projection.
+        else a projection; `positive` asks for the way in which statistics name it.
         """
-        every = len(aliases) == len(self.query.aliases)
+        every = len(aliases) == len(self.query.aliases) and not positive
         pattern = self.query.pattern if every else project(self.query.pattern, aliases)
         if pattern is None:
             raise StatisticsError(f"the aliases {sorted(aliases)} of {self.query.pattern} do not form a sub-query")
         return strip_kleene(pattern, self.query.kleene_aliases - closed)
 
+    def _measured(self, plain: Collection[str]) -> SubQuerySelectivity | None:
+        """What was measured of these positions as single events."""
+        if not self.statistics.sub_queries or not plain:
+            return None
+        return self.statistics.sub_query(self._pattern(frozenset(plain), frozenset(), positive=True))
+
     def _log_selectivity(self, pattern: Pattern) -> float:
         """sigma of the plain positive positions: measured, or the product over their pairs."""
         plain, _ = positive_aliases(pattern)
-        rest = project(pattern, plain) if plain and self._statistics.sub_queries else None
-        measured = None if rest is None else self._statistics.sub_query_selectivity(rest)
+        measured = self._measured(plain)
         if measured is not None:
-            return log_of(measured)
+            return log_of(measured.selectivity)
         return clamped(sum(self._log_selectivities[pair_of(*pair)] for pair in itertools.combinations(plain, 2)))
+
+
+def model_for(statistics: Statistics) -> RateModel:
+    """The model that suits statistics: what was measured tells what the engine does; given numbers are read as the
+    paper reads them."""
+    return ENGINE if statistics.measured else PAPER
 
 
 def rate_formula(query: Query, statistics: Statistics, model: RateModel = PAPER) -> RateFormula:

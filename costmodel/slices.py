@@ -14,26 +14,37 @@ the type is elsewhere. A pair of types is measured in the slices drawn for the r
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from costmodel.estimate import DEFAULT_PAIRS, Estimate, Estimator
 from costmodel.events import EventColumns, Ints
+from costmodel.joins import JoinSpace
 from costmodel.meeting import Mask, MeetingPairs, Relation, meeting_pairs
 from costmodel.statistics import Pair, RateProfile
 from decopa.errors import StatisticsError
 from decopa.query.analysis import Position
+from decopa.query.binding import BoundQuery
 from decopa.query.query import Query
 
 
 @dataclass(frozen=True, slots=True)
 class SliceSample:
-    """Slices by number, drawn for one type; `complete` if there are no others and no event was left out of them."""
+    """Slices by number, drawn for one type; `complete` if there are no others and no event was left out of them.
+
+    `population` is how many slices the type occurs in; None if these are all.
+    """
 
     slices: Ints
     complete: bool
+    population: int | None = None
+
+    @property
+    def scale(self) -> float:
+        """Slices that each of the drawn ones stands for."""
+        return 1.0 if self.population is None else self.population / max(1, len(self.slices))
 
 
 @dataclass(frozen=True)
@@ -41,7 +52,8 @@ class SlicedEvents:
     """Events of slices, slice after slice and in time order within each; an event may be in two slices.
 
     `meeting_us` are times with the slices moved apart, ascending, so that events meet within slices only; `events.ts`
-    are the true ones. `drawn` has the sample for each type.
+    are the true ones. `drawn` has the sample for each type. `share` of the events in the slices were kept, but all of
+    the types in `whole`.
     """
 
     events: EventColumns
@@ -49,6 +61,8 @@ class SlicedEvents:
     meeting_us: Ints
     anchored: Mask
     drawn: Mapping[str, SliceSample]
+    share: float = 1.0
+    whole: frozenset[str] = frozenset()
 
     @classmethod
     def of(
@@ -75,13 +89,17 @@ def estimate_on_slices(
     sliced: SlicedEvents,
     rates: Mapping[str, float],
     *,
+    span_us: int,
     profiles: Mapping[str, RateProfile] | None = None,
     meetings: Mapping[Pair, float] | None = None,
     pairs: int = DEFAULT_PAIRS,
     seed: int = 0,
 ) -> Estimate:
-    """As `estimate_statistics`, with the selectivities that the slices show; the rest was counted elsewhere."""
-    found = _SliceEstimator(query, sliced, rates, pairs, np.random.default_rng(seed)).estimate()
+    """As `estimate_statistics`, with the selectivities that the slices show; the rest was counted elsewhere.
+
+    `span_us` is the time that the whole trace covers.
+    """
+    found = _SliceEstimator(query, sliced, rates, span_us, pairs, np.random.default_rng(seed)).estimate()
     statistics = replace(found.statistics, profiles=profiles or {}, meetings=meetings or {})
     return Estimate(statistics, found.notices)
 
@@ -90,10 +108,16 @@ class _SliceEstimator(Estimator):
     """Draws pairs of one slice, anchored in its first half, from the slices drawn for the rarer type."""
 
     def __init__(
-        self, query: Query, sliced: SlicedEvents, rates: Mapping[str, float], pairs: int, rng: np.random.Generator
+        self,
+        query: Query,
+        sliced: SlicedEvents,
+        rates: Mapping[str, float],
+        span_us: int,
+        pairs: int,
+        rng: np.random.Generator,
     ) -> None:
         super().__init__(query, sliced.events, pairs, rng)
-        self._sliced, self._given_rates = sliced, rates
+        self._sliced, self._given_rates, self._whole_span_us = sliced, rates, span_us
         self._sample = SliceSample(np.empty(0, dtype=np.int64), False)
 
     def rates(self) -> dict[str, float]:
@@ -102,6 +126,26 @@ class _SliceEstimator(Estimator):
     def meetings(self) -> dict[Pair, float]:
         """Not from slices, which are drawn where types occur."""
         return {}
+
+    @property
+    def _span_us(self) -> int:
+        return self._whole_span_us
+
+    def _join_space(self, bound: BoundQuery, rows: Mapping[str, Ints]) -> JoinSpace:
+        """Combinations of one slice, anchored in its first half, in the slices drawn for their rarest position."""
+        sliced = self._sliced
+        starts = {
+            alias: numbers[np.isin(sliced.slice_of[numbers], self._sample_of(numbers).slices)]
+            for alias, numbers in rows.items()
+        }
+        return JoinSpace(
+            bound, sliced.events, sliced.meeting_us, rows, starts.__getitem__, sliced.anchored, self._joins_rng,
+            self._joins, complete=all(sample.complete for sample in sliced.drawn.values()),
+        )  # fmt: skip
+
+    def _scale(self, event_type: str, types: Sequence[str]) -> float:
+        kept = sum(1 for one in types if one not in self._sliced.whole)
+        return self._sliced.drawn[event_type].scale / self._sliced.share**kept
 
     def _counted(self, rows: Ints) -> Mask:
         """Events in the first halves of the slices drawn for their type: each of those is there once."""

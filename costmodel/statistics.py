@@ -13,13 +13,17 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TypeVar
 
-from decopa.errors import QueryError, StatisticsError, did_you_mean
-from decopa.language.text.parser import parse
+import numpy as np
+
+from costmodel.sub_queries import CONFIDENCE, GroupRate, NegationShare, SubQuerySelectivity, check_share
+from decopa.errors import StatisticsError, did_you_mean
 from decopa.query.analysis import Position
+from decopa.query.members import is_self_pair
 from decopa.query.names import duration_text
-from decopa.query.pattern import And, EventRef, Pattern, Seq
-from decopa.query.predicate import aliases_of, is_self_pair
+from decopa.query.pattern import Pattern
+from decopa.query.predicate import aliases_of
 from decopa.query.query import MAX_WINDOW_US, Query
 
 #: More events in one window than this are a mistake in the unit.
@@ -55,35 +59,9 @@ class PairSelectivity:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Where the selectivity lies with a confidence of 95 % (1.96 standard errors to either side)."""
-        margin = 1.96 * self.standard_error
+        """Where the selectivity lies with a confidence of 95 %."""
+        margin = CONFIDENCE * self.standard_error
         return max(0.0, self.selectivity - margin), min(1.0, self.selectivity + margin)
-
-
-@dataclass(frozen=True, slots=True)
-class SubQuerySelectivity:
-    """A measured selectivity of a sub-query without KL and NOT; it replaces the product of the pairs (5.3.1).
-
-    `pattern` is written with aliases, as in `SEQ(A a, B b)`, the way the sub-query is projected from the query.
-    """
-
-    pattern: str
-    selectivity: float
-    standard_error: float = 0.0
-
-    def __post_init__(self) -> None:
-        check_share(self.selectivity, f"the selectivity of {self.pattern}")
-        check_share(self.standard_error, f"the standard error of {self.pattern}")
-        try:
-            tree = parse(f"PATTERN {self.pattern} WITHIN 1 s").pattern
-        except QueryError as err:
-            raise StatisticsError(f"the sub-query '{self.pattern}' cannot be read: {err}") from err
-        if not _is_plain(tree):
-            raise StatisticsError(
-                f"the sub-query '{self.pattern}' has more in it than SEQ and AND; give the selectivity of the part "
-                "without KL and NOT, from which the rest is computed"
-            )
-        object.__setattr__(self, "pattern", str(tree))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +94,8 @@ class Statistics:
     empty if that is not known. `profiles` say of types how their rates vary; planning does without. `meetings` say of
     (first, second) how many times as often an event of the second type follows one of the first within a window as it
     would at even rates: more if they share bursts or hours, fewer if they avoid each other; 1 where nothing is said.
+    `sub_queries`, `groups` and `negations` were measured where pairs and means mislead: on three and more positions, on
+    KL and on NOT.
     `name` is how messages call these statistics.
     """
 
@@ -129,6 +109,8 @@ class Statistics:
     measured_for: tuple[str, ...] = ()
     profiles: Mapping[str, RateProfile] = field(default_factory=dict)
     meetings: Mapping[Pair, float] = field(default_factory=dict)
+    groups: tuple[GroupRate, ...] = ()
+    negations: tuple[NegationShare, ...] = ()
     name: str = field(default="the statistics", compare=False)
 
     def __post_init__(self) -> None:
@@ -152,9 +134,11 @@ class Statistics:
         if self.default_selectivity is not None:
             check_share(self.default_selectivity, f"the default selectivity of {self.name}")
         _check_distinct(
-            [(f"the types {' and '.join(one.pair)}", one.selectivity) for one in self.type_pairs]
-            + [(f"the aliases {' and '.join(one.pair)}", one.selectivity) for one in self.alias_pairs]
-            + [(f"the sub-query {one.pattern}", one.selectivity) for one in self.sub_queries]
+            [(f"selectivities for the types {' and '.join(one.pair)}", one.selectivity) for one in self.type_pairs]
+            + [(f"selectivities for the aliases {' and '.join(one.pair)}", one.selectivity) for one in self.alias_pairs]
+            + [(f"selectivities for the sub-query {one.pattern}", one.selectivity) for one in self.sub_queries]
+            + [(f"numbers of groups for {one.pattern}", one.per_window) for one in self.groups]
+            + [(f"shares for the NOT of {one.pattern}", one.blocked) for one in self.negations]
         )
 
     @classmethod
@@ -163,9 +147,10 @@ class Statistics:
         return cls(window_us, rates, tuple(PairSelectivity(*pair, value) for pair, value in selectivities.items()))
 
     def scaled(self, scaling_factor: float) -> Statistics:
-        """All primitive rates multiplied by c (4.2); selectivities stay."""
+        """All primitive rates multiplied by c (4.2); selectivities stay, and groups are not known."""
         return replace(
             self,
+            groups=self.groups if scaling_factor == 1 else (),
             rates={name: rate * scaling_factor for name, rate in self.rates.items()},
             profiles={
                 name: replace(one, peak_rate=one.peak_rate * scaling_factor) for name, one in self.profiles.items()
@@ -174,7 +159,28 @@ class Statistics:
 
     def rescaled(self, window_us: int) -> Statistics:
         """The same stream and conditions seen through another window; how rates vary there is not known."""
-        return replace(self.scaled(window_us / self.window_us), window_us=window_us, profiles={}, meetings={})
+        selectivities = tuple(replace(one, meeting=None) for one in self.sub_queries)
+        scaled = self.scaled(window_us / self.window_us)
+        return replace(
+            scaled, window_us=window_us, profiles={}, meetings={}, sub_queries=selectivities, groups=(), negations=()
+        )
+
+    def drawn(self, rng: np.random.Generator) -> Statistics:
+        """The same with every number that was sampled drawn from where it may lie."""
+        return replace(
+            self,
+            type_pairs=tuple(_drawn_share(one, rng) for one in self.type_pairs),
+            alias_pairs=tuple(_drawn_share(one, rng) for one in self.alias_pairs),
+            sub_queries=tuple(_drawn_share(one, rng) for one in self.sub_queries),
+            groups=tuple(
+                replace(one, per_window=one.per_window * _drawn_factor(one.per_window, one.standard_error, rng))
+                for one in self.groups
+            ),
+            negations=tuple(
+                replace(one, blocked=float(np.clip(rng.normal(one.blocked, one.standard_error), 0.0, 1 - 1e-9)))
+                for one in self.negations
+            ),
+        )
 
     def rate(self, position: Position) -> float:
         """Events per window that pass the conditions on this position alone."""
@@ -209,9 +215,22 @@ class Statistics:
         follows = self.meetings.get((one.type, other.type), 1.0)
         return follows if ordered else (follows + self.meetings.get((other.type, one.type), 1.0)) / 2
 
-    def sub_query_selectivity(self, pattern: Pattern) -> float | None:
-        """The measured selectivity of a sub-query, if there is one."""
+    @property
+    def measured(self) -> bool:
+        """Whether a trace was looked at, so that rates are those of the engine rather than the paper's."""
+        return bool(self.meetings or self.groups or self.negations)
+
+    def sub_query(self, pattern: Pattern) -> SubQuerySelectivity | None:
+        """What was measured of a sub-query without KL and NOT, if anything."""
         return self._sub_query_values.get(str(pattern)) if self.sub_queries else None
+
+    def group_rate(self, pattern: Pattern) -> GroupRate | None:
+        """What was measured of a sub-query with one KL, if anything."""
+        return self._group_values.get(str(pattern)) if self.groups else None
+
+    def negation_share(self, pattern: Pattern) -> NegationShare | None:
+        """What was measured of a sub-query with one NOT, if anything."""
+        return self._negation_values.get(str(pattern)) if self.negations else None
 
     def check_fits(self, query: Query) -> tuple[str, ...]:
         """Raises StatisticsError unless these are the query's statistics and complete; returns notices on defaults."""
@@ -252,8 +271,16 @@ class Statistics:
         return {one.pair: one.selectivity for one in self.alias_pairs}
 
     @cached_property
-    def _sub_query_values(self) -> dict[str, float]:
-        return {one.pattern: one.selectivity for one in self.sub_queries}
+    def _sub_query_values(self) -> dict[str, SubQuerySelectivity]:
+        return {one.pattern: one for one in self.sub_queries}
+
+    @cached_property
+    def _group_values(self) -> dict[str, GroupRate]:
+        return {one.pattern: one for one in self.groups}
+
+    @cached_property
+    def _negation_values(self) -> dict[str, NegationShare]:
+        return {one.pattern: one for one in self.negations}
 
 
 def query_text(query: Query) -> str:
@@ -297,26 +324,28 @@ def check_rate(rate: float, what: str) -> None:
         )
 
 
-def check_share(share: float, what: str) -> None:
-    """Raises StatisticsError for anything that is no share of a whole."""
-    if not (math.isfinite(share) and 0 <= share <= 1):
-        raise StatisticsError(f"{what} must be between 0 and 1, got {share:g}")
+_Share = TypeVar("_Share", PairSelectivity, SubQuerySelectivity)
+
+
+def _drawn_share(one: _Share, rng: np.random.Generator) -> _Share:
+    drawn = one.selectivity * _drawn_factor(one.selectivity, one.standard_error, rng)
+    return replace(one, selectivity=min(1.0, drawn))
+
+
+def _drawn_factor(value: float, standard_error: float, rng: np.random.Generator) -> float:
+    """Errors are factors: what is sampled is a count, and large errors come from rare and large cases."""
+    if not standard_error or not value:
+        return 1.0
+    spread = math.sqrt(math.log1p((standard_error / value) ** 2))
+    return float(np.exp(rng.normal(0.0, spread)))
 
 
 def _check_distinct(selectivities: Iterable[tuple[str, float]]) -> None:
     seen: dict[str, float] = {}
     for subject, value in selectivities:
         if subject in seen:
-            raise StatisticsError(
-                f"two selectivities for {subject}, {seen[subject]:g} and {value:g}; keep one (order means nothing)"
-            )
+            raise StatisticsError(f"two {subject}, {seen[subject]:g} and {value:g}; keep one (order means nothing)")
         seen[subject] = value
-
-
-def _is_plain(pattern: Pattern) -> bool:
-    if isinstance(pattern, Seq | And):
-        return all(_is_plain(child) for child in pattern.children)
-    return isinstance(pattern, EventRef)
 
 
 def _one_line(text: str) -> str:

@@ -6,13 +6,17 @@
       "selectivities": [
         {"types": ["A", "B"], "selectivity": 0.01, "standard_error": 0.0004},
         {"aliases": ["a1", "b"], "selectivity": 0.02},
-        {"sub_query": "SEQ(A a, B b)", "selectivity": 0.008}
+        {"sub_query": "SEQ(A a, B b, C c)", "selectivity": 0.008, "standard_error": 0.0002, "meeting": 1.2}
       ],
       "filter_shares": {"a1": 0.5},
       "default_selectivity": 1.0,
       "measured_for": ["QUERY q PATTERN ..."],
       "profiles": {"A": {"peak_rate": 3120, "variation": 0.8, "share": 0.31}},
-      "meetings": [{"types": ["A", "B"], "times": 1.3}]
+      "meetings": [{"types": ["A", "B"], "times": 1.3}],
+      "groups": [{"sub_query": "SEQ(A a, KL(B b))", "per_window": 5400.0, "standard_error": 310.0, "members": 4.2,
+                  "largest": 11}],
+      "negations": [{"sub_query": "SEQ(A a, NOT(B b), C c)", "blocked": 0.4, "standard_error": 0.01, "compared": 3.1,
+                     "waiting": 0.0}]
     }
 
 Everything after `selectivities` may be left out.
@@ -26,15 +30,18 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
-from costmodel.statistics import Pair, PairSelectivity, RateProfile, Statistics, SubQuerySelectivity
+from costmodel.statistics import Pair, PairSelectivity, RateProfile, Statistics
+from costmodel.sub_queries import GroupRate, NegationShare, SubQuerySelectivity
 from decopa.documents import Document, as_document, read_document
 from decopa.errors import StatisticsError
 
 FORMAT = "decopa-stats"
 VERSION = 1
 _REQUIRED = ("format", "version", "window_us", "rates", "selectivities")
-_OPTIONAL = ("filter_shares", "default_selectivity", "measured_for", "profiles", "meetings")
+_OPTIONAL = ("filter_shares", "default_selectivity", "measured_for", "profiles", "meetings", "groups", "negations")
 _PROFILE = ("peak_rate", "variation", "share")
+_GROUPS = ("per_window", "standard_error", "members", "largest")
+_NEGATION = ("blocked", "standard_error", "compared", "waiting")
 
 
 def to_json(statistics: Statistics) -> str:
@@ -59,6 +66,14 @@ def to_json(statistics: Statistics) -> str:
         document["profiles"] = {name: asdict(profile) for name, profile in statistics.profiles.items()}
     if statistics.meetings:
         document["meetings"] = [{"types": list(pair), "times": times} for pair, times in statistics.meetings.items()]
+    for field, entries, names in (
+        ("groups", statistics.groups, _GROUPS),
+        ("negations", statistics.negations, _NEGATION),
+    ):
+        if entries:
+            document[field] = [
+                {"sub_query": one.pattern, **{name: getattr(one, name) for name in names}} for one in entries
+            ]
     return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -84,6 +99,14 @@ def from_json(text: str, name: str = "stats.json") -> Statistics:
             measured_for=document.texts("measured_for", optional=True),
             profiles=_read_profiles(document),
             meetings=_read_meetings(document),
+            groups=tuple(
+                GroupRate(pattern, values[0], values[1], values[2], round(values[3]))
+                for pattern, values in _read_sub_queries(document, "groups", _GROUPS)
+            ),
+            negations=tuple(
+                NegationShare(pattern, *values)
+                for pattern, values in _read_sub_queries(document, "negations", _NEGATION)
+            ),
             name=name,
         )
 
@@ -92,7 +115,18 @@ def _entry(subject: dict[str, Any], known: PairSelectivity | SubQuerySelectivity
     entry = {**subject, "selectivity": known.selectivity}
     if known.standard_error:
         entry["standard_error"] = known.standard_error
+    if isinstance(known, SubQuerySelectivity) and known.meeting is not None:
+        entry["meeting"] = known.meeting
     return entry
+
+
+def _read_sub_queries(document: Document, field: str, names: tuple[str, ...]) -> Iterator[tuple[str, list[float]]]:
+    """The numbers of each entry; all but the first may be left out and are 0 then."""
+    entries = document.value(field, list) if field in document else []
+    for index, value in enumerate(entries):
+        entry = as_document(value, f"{document.where}: {field}[{index}]", document.error)
+        entry.check_fields(("sub_query", names[0]), names[1:])
+        yield entry.value("sub_query", str), [entry.number(key) if key in entry else 0.0 for key in names]
 
 
 def _read_profiles(document: Document) -> dict[str, RateProfile]:
@@ -122,12 +156,14 @@ def _read_selectivity(entry: Document, found: dict[str, list[Any]]) -> None:
     if len(subjects) != 1:
         entry.fail('needs one of "types", "aliases" and "sub_query", as in {"types": ["A", "B"], "selectivity": 0.1}')
     (subject,) = subjects
-    entry.check_fields((subject, "selectivity"), ("standard_error",))
+    known = ("standard_error", "meeting") if subject == "sub_query" else ("standard_error",)
+    entry.check_fields((subject, "selectivity"), known)
     value = entry.number("selectivity")
     error = entry.number("standard_error") if "standard_error" in entry else 0.0
     with _located(entry.where):
         if subject == "sub_query":
-            found[subject].append(SubQuerySelectivity(entry.value(subject, str), value, error))
+            meeting = entry.number("meeting") if "meeting" in entry else None
+            found[subject].append(SubQuerySelectivity(entry.value(subject, str), value, error, meeting))
         else:
             found[subject].append(PairSelectivity(*_two_names(entry, subject), value, error))
 

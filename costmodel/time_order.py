@@ -40,6 +40,20 @@ def log_time_factor(pattern: Pattern, reading: TimeOrder, sizes: Mapping[str, fl
     return math.log(events) + log_orders - math.lgamma(events + 1) if events else 0.0
 
 
+def inside_share(positions: int, windows: float) -> float:
+    """Of the combinations that rates per window make of a trace of so many windows: the share that the trace has room
+    for, if events come evenly. A combination that begins in the last window may not be complete.
+
+    The range of n moments on a line of `windows` windows is at most one window with probability
+    n w^(n-1) - (n-1) w^n for w = 1 / windows.
+    """
+    if positions < 2:
+        return 1.0
+    if windows <= 1:
+        return windows ** (positions - 1) / positions
+    return 1 - (positions - 1) / (positions * windows)
+
+
 def positive_aliases(pattern: Pattern) -> tuple[list[str], list[str]]:
     """The plain and the Kleene aliases outside of NOT, from left to right."""
     match pattern:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -11,14 +12,17 @@ if TYPE_CHECKING:
     from costmodel.capacity import Capacity
     from costmodel.statistics import Statistics
     from decopa.api import (
+        calibrate,
         make_plan,
         plan,
         resume,
         run,
         run_detailed,
         run_with_checkpoints,
+        scale,
         stats,
         stream,
+        watch,
     )
     from decopa.choices import Objective, Reading
     from decopa.errors import (
@@ -37,7 +41,9 @@ if TYPE_CHECKING:
     from decopa.planning.plan import Plan
     from decopa.query.query import Query
     from decopa.report.explain import explain
+    from decopa.runs.live import LiveRun, LiveSummary
     from decopa.runs.result import RunResult
+    from decopa.runs.scale_test import ScaleSettings
     from decopa.runs.spec import Output, Planning, RunSpec, TraceOptions
     from decopa.runs.watch import Watch
     from shuffler.rows.events import TraceColumns
@@ -58,14 +64,17 @@ _HOMES = {
     "costmodel.capacity": ("Capacity",),
     "costmodel.statistics": ("Statistics",),
     "decopa.api": (
+        "calibrate",
         "make_plan",
         "plan",
         "resume",
         "run",
         "run_detailed",
         "run_with_checkpoints",
+        "scale",
         "stats",
         "stream",
+        "watch",
     ),
     "decopa.choices": (
         "Objective",
@@ -90,7 +99,9 @@ _HOMES = {
     "decopa.planning.plan": ("Plan",),
     "decopa.query.query": ("Query",),
     "decopa.report.explain": ("explain",),
+    "decopa.runs.live": ("LiveRun", "LiveSummary"),
     "decopa.runs.result": ("RunResult",),
+    "decopa.runs.scale_test": ("ScaleSettings",),
     "decopa.runs.spec": (
         "Output",
         "Planning",
@@ -115,6 +126,8 @@ __all__ = [
     "Lateness",
     "LimitError",
     "Limits",
+    "LiveRun",
+    "LiveSummary",
     "Objective",
     "Output",
     "OutputError",
@@ -129,6 +142,7 @@ __all__ = [
     "Replay",
     "RunResult",
     "RunSpec",
+    "ScaleSettings",
     "Spill",
     "Statistics",
     "StatisticsError",
@@ -136,6 +150,7 @@ __all__ = [
     "TraceError",
     "TraceOptions",
     "Watch",
+    "calibrate",
     "explain",
     "make_plan",
     "parse",
@@ -145,8 +160,10 @@ __all__ = [
     "run",
     "run_detailed",
     "run_with_checkpoints",
+    "scale",
     "stats",
     "stream",
+    "watch",
 ]
 
 
@@ -171,6 +188,8 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("decopa.language.builder")
     if name not in _HOME:
         raise AttributeError(f"module 'decopa' has no attribute '{name}'")
+    if "IPython" in sys.modules:  # values draw themselves in a notebook
+        importlib.import_module("decopa.report.notebook").install()
     return getattr(importlib.import_module(_HOME[name]), name)
 
 

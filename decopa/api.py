@@ -13,10 +13,16 @@ from actors.group import Limits
 from cluster.options import Checkpoints, RayOptions
 from costmodel.capacity import Capacity
 from costmodel.statistics import Statistics
-from decopa.choices import Reading
+from decopa.choices import (
+    DEFAULT_CALIBRATION_EVENTS,
+    DEFAULT_CALIBRATION_REPEATS,
+    SCALED_STRATEGIES,
+    Reading,
+)
 from decopa.language.text.parser import parse_workload
 from decopa.planning.plan import Plan
 from decopa.query.query import Query
+from decopa.runs.calibration import calibrated, largest_branch, made_up_events
 from decopa.runs.execute import run_spec
 from decopa.runs.measure import measure
 from decopa.runs.opening import open_events
@@ -28,7 +34,11 @@ from shuffler.source.trace import Events
 
 if TYPE_CHECKING:
     from cluster.checkpoint.recovery import CheckpointedRun
-    from cluster.spark.streaming import MatchStream
+    from cluster.spark.match_stream import MatchStream
+    from costmodel.calibration import Calibration
+    from decopa.runs.live import LiveRun
+    from decopa.runs.scale_points import Point
+    from decopa.runs.scale_test import ScaleSettings
 
 QueryLike = str | Query | Sequence[Query]
 _NO_PLANNING, _NO_TRACE, _NO_LIMITS, _NO_RAY = Planning(), TraceOptions(), Limits(), RayOptions()
@@ -142,24 +152,93 @@ def stream(
     limits: Limits = _NO_LIMITS,
     ray: RayOptions = _NO_RAY,
     trigger: Mapping[str, Any] | None = None,
+    name: str | None = None,
 ) -> MatchStream:
     """Finds the matches of a query in a streaming data frame of a Spark on Ray, until it is stopped.
 
     The matches of every micro-batch go to the folder `out` as one Parquet file. Matches may span micro-batches, and
     each is reported once. Events may be late by `trace.lateness.allowed_us`; a match is reported when its last event is
-    that old. Called again with the same `checkpoint`, the stream continues, with any number of units. `trigger` is that
-    of Spark's writer, as in {"processingTime": "5 seconds"}.
+    that old. Called again with the same `checkpoint`, the stream continues, with any number of units or another plan.
+    `trigger` is that of Spark's writer, as in {"processingTime": "5 seconds"}; `name` is the query's name in Spark.
     """
     from decopa.runs.streaming import stream_spec
 
     spec = _spec(units, strategy, "ray", planning, trace, limits, ray)
-    return stream_spec(spec, as_workload(query), frame, out=out, checkpoint=checkpoint, trigger=trigger)
+    return stream_spec(spec, as_workload(query), frame, out=out, checkpoint=checkpoint, trigger=trigger, name=name)
+
+
+def watch(
+    query: QueryLike,
+    events: Any,
+    *,
+    units: int | None = None,
+    strategy: str | None = None,
+    runtime: str | None = None,
+    planning: Planning = _NO_PLANNING,
+    trace: TraceOptions = _NO_TRACE,
+    limits: Limits = _NO_LIMITS,
+    ray: RayOptions = _NO_RAY,
+) -> LiveRun:
+    """The matches of a query in a live stream, as they happen: iterate over it, or give `for_each` a callback.
+
+    `events` is an iterable of record batches, or an open file or pipe of JSON lines such as `sys.stdin`; what its
+    columns hold is seen in the first lines, or said in `trace.kinds` ({"x": "float"}). `limits.max_matches` bounds what
+    is found but not handed out yet. A stream cannot be measured before it runs, so strategies other than left-deep need
+    statistics or a plan.
+
+    >>> batches = pa.table({"id": [1, 2], "ts": [0, 5], "type": ["A", "B"]}).to_batches()
+    >>> [table.num_rows for table in watch("PATTERN SEQ(A a, B b) WITHIN 10 us", iter(batches))]
+    [1]
+    """
+    from decopa.runs.live import live_run
+
+    return live_run(_spec(units, strategy, runtime, planning, trace, limits, ray), as_workload(query), events)
 
 
 def stats(query: QueryLike, events: Events, *, trace: TraceOptions = _NO_TRACE, seed: int = 0) -> list[Statistics]:
     """Rates and selectivities of each query, measured from the events: what `plan` and `explain` take."""
     source = open_events(trace, events).source
     return [one.statistics for one in measure(as_workload(query), source, seed=seed)]
+
+
+def calibrate(
+    query: QueryLike,
+    events: Events | None = None,
+    *,
+    trace: TraceOptions = _NO_TRACE,
+    address: str | None = None,
+    repeats: int = DEFAULT_CALIBRATION_REPEATS,
+) -> Calibration:
+    """What one processing unit can do with the query in a second, on Ray; `.capacity` goes into `Planning`.
+
+    Without events, numbers are made up for all attributes.
+    """
+    branch = largest_branch(as_workload(query))
+    source = made_up_events(branch, DEFAULT_CALIBRATION_EVENTS) if events is None else open_events(trace, events).source
+    return calibrated(branch, source, repeats=repeats, address=address)
+
+
+def scale(
+    query: QueryLike,
+    events: Events,
+    units: Sequence[int],
+    *,
+    strategies: Sequence[str] = SCALED_STRATEGIES,
+    settings: ScaleSettings | None = None,
+    trace: TraceOptions = _NO_TRACE,
+) -> list[Point]:
+    """The rate of events that the query sustains on each number of units, by each strategy, on Ray."""
+    from cluster.ray_session import ray_session
+    from decopa.runs.scale_points import point_keys
+    from decopa.runs.scale_test import ScaleSettings, ScaleTest
+
+    queries, source = as_workload(query), open_events(trace, events).source
+    settings = settings or ScaleSettings(DEFAULT_CAPACITY)
+    known = [one.statistics for one in measure(queries, source)]
+    test = ScaleTest(queries, known, source, settings)
+    places = max(units) * len(queries) + settings.shufflers + 1
+    with ray_session(address=settings.address, cpus=places):
+        return [test.measure(key) for key in point_keys(strategies, units)]
 
 
 def plan(

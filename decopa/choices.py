@@ -15,6 +15,11 @@ STRATEGIES = ("left-deep", *COST_BASED)
 #: What `decopa scale` compares unless it is told otherwise.
 SCALED_STRATEGIES = ("decopa", "hybrid", "centralized")
 
+#: Strategies of `decopa network`; what they try to keep small; how they compute rates of matches.
+NETWORK_STRATEGIES = ("search", "amuse", "amuse-star", "oop", "naive", "central", "exhaustive")
+NETWORK_OBJECTIVES = ("rows", "bytes")
+RATE_MODELS = ("engine", "paper")
+
 RUNTIMES = ("local", "ray")
 #: Cluster files that `decopa cluster init` prints.
 CLUSTER_KINDS = ("local", "aws", "gcp", "kuberay", "rayjob")
@@ -70,7 +75,15 @@ DEFAULT_ID, DEFAULT_TS, DEFAULT_TYPE = "id", "ts", "type"
 #: only their ratio to be right.
 DEFAULT_INGESTED_PER_S, DEFAULT_COMPARED_PER_S = 2e6, 1e8
 DEFAULT_MAX_MATCHES = 10_000_000
+#: Groups that a unit may form out of one batch of its input.
+DEFAULT_MAX_GROUPS = 50_000_000
+#: A plan that is predicted to keep a processor busy for longer is refused.
+REFUSED_HOURS = 6
+#: Events per batch in one process: long enough to make the work per batch negligible, short enough for the cache.
+DEFAULT_BATCH_SIZE = 65_536
 DEFAULT_MAX_STATE_BYTES = 4 * 2**30
 DEFAULT_MAX_SPILL_BYTES = 64 * 2**30
 DEFAULT_MAX_BAD_ROWS = 10_000
 DEFAULT_CHECKPOINT_S = 1.0
+#: Of a calibration: events to measure with, and how often.
+DEFAULT_CALIBRATION_EVENTS, DEFAULT_CALIBRATION_REPEATS = 200_000, 3

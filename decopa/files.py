@@ -52,6 +52,29 @@ def write_batches(
             write(batch)
 
 
+@contextlib.contextmanager
+def open_parquet(schema: pa.Schema, path: Path, *, overwrite: bool) -> Iterator[Write]:
+    """A Parquet file for batches that come one after the other; it appears at the end."""
+    with replacing(path, overwrite=overwrite) as temporary, _parquet(temporary, schema) as write:
+        yield write
+
+
+def json_lines(table: pa.Table) -> str:
+    """A line for each row; times are ISO 8601, and numbers that JSON lacks are null."""
+    rows = _mapped(table, _for_json).to_pylist()
+    return "".join(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows)
+
+
+def csv_lines(table: pa.Table, *, header: bool) -> bytes:
+    """A line for each row, after one with the names of the columns if `header`; items of a list are joined by `;`."""
+    import pyarrow.csv
+
+    text = pa.BufferOutputStream()
+    options = pyarrow.csv.WriteOptions(include_header=header)
+    pyarrow.csv.write_csv(flat(table, LIST_SEPARATOR), text, options)
+    return bytes(text.getvalue())
+
+
 def write_text(text: str, path: Path, *, overwrite: bool, durable: bool = False) -> None:
     """A text file, whatever its suffix."""
     check_writable(path, overwrite, suffixes=())
@@ -161,8 +184,7 @@ def _json_lines(path: Path, schema: pa.Schema) -> Iterator[Write]:
     with path.open("w", encoding="utf-8") as file:
 
         def write(batch: pa.RecordBatch) -> None:
-            for row in _mapped(pa.Table.from_batches([batch]), _for_json).to_pylist():
-                file.write(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
+            file.write(json_lines(pa.Table.from_batches([batch])))
 
         yield write
 

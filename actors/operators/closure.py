@@ -20,7 +20,8 @@ from actors.operators.base import OperatorSpec
 from actors.operators.closure_source import closure_source
 from decopa.query.binding import BoundQuery
 from decopa.query.kernel import HELPERS, ConditionWriter, Constants
-from decopa.query.predicate import Attr, Compare
+from decopa.query.members import EARLIER, LATER
+from decopa.query.predicate import Attr
 from shuffler.routing.table import NOTHING_YET, identity_columns
 from shuffler.rows.batch import Array, Batch, Indices, key_of, length_of, start_of
 from shuffler.rows.hashing import hash_groups
@@ -28,6 +29,8 @@ from shuffler.rows.layout import Layout, member_column
 
 #: Column that numbers the batch a stored row came with.
 ARRIVAL = "#arrival"
+#: What the compiled loop calls the rows of two members.
+_ROWS = {EARLIER: "one", LATER: "other"}
 
 
 class Closure:
@@ -183,10 +186,10 @@ class _ClosureKernel:
             return f"C{self.columns.index(place)}[{row}]"
 
         def read(attr: Attr) -> str:
-            return value(f"{alias}.{member_column(bound, Attr(alias, attr.name))}", attr.alias)
+            return value(f"{alias}.{member_column(bound, Attr(alias, attr.name))}", _ROWS[attr.alias])
 
         writer = ConditionWriter(read, lambda attr: bound.column(Attr(alias, attr.name)), self.constants)
-        checks = [writer.condition(_between_members(pair)) for pair in bound.self_pairs.get(alias, ())]
+        checks = [writer.condition(pair) for pair in bound.self_pairs.get(alias, ())]
         special = {
             "min_ts": "low",
             "max_ts": "high",
@@ -216,9 +219,3 @@ class _ClosureKernel:
 
     def load(self) -> ModuleType:
         return jit.load(self.source, helpers=HELPERS)
-
-
-def _between_members(pair: Compare) -> Compare:
-    """The condition with the left side read from an earlier member and the right side from a later one."""
-    assert isinstance(pair.left, Attr) and isinstance(pair.right, Attr)  # `binding` derives anything longer
-    return Compare(pair.op, Attr("one", pair.left.name), Attr("other", pair.right.name))

@@ -157,6 +157,7 @@ class _Measurement:
             window_us=self._window_us,
             drawn=drawn,
         )
+        sliced = replace(sliced, share=share, whole=self._whole_types())
         return {query: self._estimate(query, sliced, counts, meetings) for query in self._queries}
 
     def _converted(self, table: pa.Table) -> EventColumns:
@@ -186,7 +187,9 @@ class _Measurement:
             if self._windows > 1
         }
         mine = {types: meetings[types] for types in type_pairs(query) if types in meetings}
-        found = estimate_on_slices(query, sliced, rates, profiles=profiles, meetings=mine, seed=self._seed)
+        found = estimate_on_slices(
+            query, sliced, rates, span_us=self._span_us, profiles=profiles, meetings=mine, seed=self._seed
+        )
         if self._span_us >= self._query_window_us:
             return found
         notice = (
@@ -247,13 +250,22 @@ class _Measurement:
         both = F.explode(F.array(F.col(_WINDOW), F.col(_WINDOW) - 1)).alias(_SLICE)
         numbers = counted.select(_TYPE, both).distinct().where(F.col(_SLICE) >= 0)  # nothing is before the first window
         rank = F.row_number().over(Window.partitionBy(_TYPE).orderBy(F.xxhash64(_SLICE, F.lit(self._seed)), _SLICE))
-        ranked = numbers.withColumn("rank", rank).where(F.col("rank") <= plan.slices + 1).collect()
+        many = F.count(_SLICE).over(Window.partitionBy(_TYPE))
+        ranked = (
+            numbers.withColumn("rank", rank)
+            .withColumn("population", many)
+            .where(F.col("rank") <= plan.slices + 1)
+            .collect()
+        )
+        population = {row[_TYPE]: int(row["population"]) for row in ranked}
         chosen: dict[str, list[int]] = {event_type: [] for event_type in self._types}
         for row in sorted(ranked, key=lambda row: row["rank"]):
             chosen[row[_TYPE]].append(int(row[_SLICE]))
         drawn = {
             event_type: SliceSample(
-                np.array(sorted(found[: plan.slices]), dtype=np.int64), len(found) <= plan.slices and plan.share >= 1
+                np.array(sorted(found[: plan.slices]), dtype=np.int64),
+                len(found) <= plan.slices and plan.share >= 1,
+                population.get(event_type),
             )
             for event_type, found in chosen.items()
         }
@@ -269,7 +281,8 @@ class _Measurement:
         relevant = self._relevant
         if share < 1:
             kept = F.pmod(F.xxhash64(named(names.id), F.lit(self._seed)), F.lit(_THINNING)) < int(share * _THINNING)
-            relevant = relevant.where(kept)
+            # Of a part of the members there are far too few groups, and a part of what blocks blocks far too little.
+            relevant = relevant.where(kept | F.col(_TYPE).isin(sorted(self._whole_types())))
         attributes = [named(name) for name in sorted(self._columns_needed() - {names.id})]
         events = relevant.select(
             named(names.id), *attributes, _TYPE, _TIME, F.explode(F.array(_WINDOW, F.col(_WINDOW) - 1)).alias(_SLICE)
@@ -280,6 +293,11 @@ class _Measurement:
         # The order in which Spark hands rows over is any; the same seed shall give the same pairs.
         by = [(_SLICE, "ascending"), (_TIME, "ascending"), (names.id, "ascending")]
         return pa.Table.from_batches(batches).sort_by(by)
+
+    def _whole_types(self) -> frozenset[str]:
+        """Types of which a part would mislead: of groups and of what blocks."""
+        found = ((query, query.kleene_aliases | query.negated_aliases) for query in self._queries)
+        return frozenset(query.position(alias).type for query, aliases in found for alias in aliases)
 
     def _attributes(self) -> set[str]:
         return set().union(*(query.attributes for query in self._queries)) - {"ts"}  # a query is bound as a whole

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -74,10 +73,10 @@ class StreamLog:
         """Where the events are that a restart after this batch needs."""
         return self._folder / f"kept-{batch_id:08d}"
 
-    def publish(self, batch_id: int, tables: Sequence[pa.Table]) -> None:
+    def publish(self, batch_id: int, matches: pa.Table) -> None:
         """The matches of a batch, in one step: a reader sees all of them or none."""
         path = self._out / f"matches-{batch_id:08d}.parquet"
-        write_matches(pa.concat_tables(tables), path, overwrite=True, durable=True)
+        write_matches(matches, path, overwrite=True, durable=True)
 
     def commit(self, progress: Progress) -> None:
         """Declares a batch done, then removes what only earlier ones needed."""

@@ -36,7 +36,7 @@ def read_queries(given: str) -> tuple[Query, ...]:
             return parse_workload(given)
         raise QueryError(f"no query file '{given}'; name one, or write the query itself: 'PATTERN SEQ(A a, B b) ...'")
     try:
-        return parse_workload(_read_text(Path(given), QueryError))
+        return parse_workload(read_text(Path(given), QueryError))
     except QueryError as err:
         raise QueryError(f"{given}: {err}") from err
 
@@ -44,13 +44,13 @@ def read_queries(given: str) -> tuple[Query, ...]:
 def read_plan(path: Path) -> Plan:
     from decopa.planning.plan import Plan
 
-    return Plan.from_json(_read_text(path, PlanError))
+    return Plan.from_json(read_text(path, PlanError))
 
 
 def read_statistics(path: Path) -> Statistics:
     from costmodel.stats_file import from_json
 
-    return from_json(_read_text(path, StatisticsError), str(path))
+    return from_json(read_text(path, StatisticsError), str(path))
 
 
 def trace_options(args: argparse.Namespace) -> TraceOptions:
@@ -118,7 +118,7 @@ def capacity_of(args: argparse.Namespace) -> Capacity:
     elif args.iota or args.kappa:
         raise StatisticsError("--capacity FILE has iota and kappa; leave out --iota and --kappa, or --capacity")
     else:
-        capacity = Capacity.from_json(_read_text(args.capacity, StatisticsError), str(args.capacity))
+        capacity = Capacity.from_json(read_text(args.capacity, StatisticsError), str(args.capacity))
     return replace(capacity, objective=Objective(args.objective))
 
 
@@ -140,7 +140,7 @@ def priced_parts(args: argparse.Namespace, plan: Plan, statistics: Sequence[Stat
     ]
 
 
-def _read_text(path: Path, error: type[DecoPaError]) -> str:
+def read_text(path: Path, error: type[DecoPaError]) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError as err:

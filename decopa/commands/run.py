@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from decopa.commands import run_options
 from decopa.commands.inputs import STANDARD_INPUT, read_queries
@@ -32,7 +32,8 @@ PREVIEW_ROWS = 10
 _ABOUT = """\
 Finds every match of a query (or of several) in a trace: measures the trace unless --stats is given,
 makes a plan for --units processing units unless --plan is given, runs it, and shows what every
-operator was expected to do and what it did. Without --out the first matches are shown."""
+operator was expected to do and what it did. Without --out the first matches are shown. Matches of a
+live stream (--trace -) come as they happen, as JSON lines without --out."""
 
 
 def register(commands: Subparsers) -> None:
@@ -48,7 +49,10 @@ def register(commands: Subparsers) -> None:
     add_planning_arguments(
         parser, "processing units: that many actors on Ray (default: one unit, in this process); see --runtime"
     )
-    add_output_arguments(parser, "where matches go: .parquet, .csv (lists joined by ';') or .jsonl")
+    add_output_arguments(
+        parser,
+        "where matches go: .parquet, .csv (lists joined by ';') or .jsonl; of a live stream also a folder for parts",
+    )
     add_quiet_argument(parser)
     run_options.add_runtime_arguments(parser)
     add_spark_argument(parser, "read, clean, sort and measure the trace on Spark, for traces of any size")
@@ -58,13 +62,17 @@ def register(commands: Subparsers) -> None:
     parser.set_defaults(action=run_command)
 
 
-def run_command(args: argparse.Namespace) -> None:
+def run_command(args: argparse.Namespace) -> int:
     run_options.check(args)
     queries = read_queries(args.query)
     spec = run_options.spec_of(args)
     if args.dry_run:
         _show_placement(args, spec, queries)
-        return
+        return 0
+    if args.trace == STANDARD_INPUT and spec.checkpoints is None and not args.spark:
+        from decopa.commands.live import run_live
+
+        return run_live(args, spec, queries)
     recorder = _recorder(args)
     progress = progress_line(quiet=args.quiet)
     try:
@@ -82,6 +90,7 @@ def run_command(args: argparse.Namespace) -> None:
         print(preview(result.matches, PREVIEW_ROWS), flush=True)
     if result is not None and not args.quiet:
         _summarize(args, spec, queries, result)
+    return 0
 
 
 def _show_placement(args: argparse.Namespace, spec: RunSpec, queries: Sequence[Query]) -> None:
@@ -112,22 +121,16 @@ def _run(
             progress.clear()
             tell("dashboard", f"{address} (while this runs)")
 
-    watch = Watch(progress, progress.phase, show_dashboard, recorder)
-    result = run_spec(spec, queries, _arriving(args, progress), watch=watch, predictions=True)
+    def warn(line: str) -> None:
+        progress.clear()
+        tell("warning", line)
+
+    watch = Watch(progress, progress.phase, show_dashboard, recorder, warn=warn)
+    result = run_spec(spec, queries, watch=watch, predictions=True)
     if args.out is not None:
         progress.phase("writing the matches")
         write_matches(result.matches, args.out, overwrite=args.overwrite)
     return result
-
-
-def _arriving(args: argparse.Namespace, progress: Progress) -> Any:
-    """Events on standard input; None for a stored trace."""
-    if args.trace != STANDARD_INPUT:
-        return None
-    from shuffler.source.json_lines import JsonLines
-
-    progress.phase("waiting for the first events")
-    return JsonLines(sys.stdin.fileno(), ts=args.ts, kinds=args.schema or {})
 
 
 def _recorder(args: argparse.Namespace) -> Recorder | None:
@@ -145,7 +148,7 @@ def _recorder(args: argparse.Namespace) -> Recorder | None:
 
 
 def _is_paced(spec: RunSpec) -> bool:
-    return spec.ray.replay.is_paced or spec.trace.path is None
+    return spec.ray.replay.is_paced
 
 
 def _knows_capacity(args: argparse.Namespace, result: RunResult) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from decopa.choices import (
     BAD_ROW_POLICIES,
     DEFAULT_CHECKPOINT_S,
+    DEFAULT_MAX_GROUPS,
     DEFAULT_MAX_MATCHES,
     DEFAULT_MAX_SPILL_BYTES,
     DEFAULT_MAX_STATE_BYTES,
@@ -46,8 +47,26 @@ def add_runtime_arguments(run: argparse.ArgumentParser) -> None:
         "(default: ray if --units, --address, --spark or --checkpoint is given, else local)",
     )
     run.add_argument("--plan", metavar="FILE", type=Path, help="run this plan (see `decopa plan`) instead of a new one")
+    run.add_argument(
+        "--probe",
+        metavar="S",
+        type=positive,
+        help="try the best candidate plans on the beginning of a stored trace, for this many seconds in all, and run "
+        "the one that measures best (default: off)",
+    )
     run.add_argument("--batch-size", metavar="N", type=count, help="events that are processed together")
     run.add_argument("--max-matches", metavar="N", type=count, help="stop above this many (default: 10 million)")
+    run.add_argument(
+        "--max-groups",
+        metavar="N",
+        type=count,
+        help="stop if a unit forms more KL groups than this out of one batch (default: 50 million)",
+    )
+    run.add_argument("--max-comparisons", metavar="N", type=count, help="stop after this many, of all units together")
+    run.add_argument("--max-seconds", metavar="S", type=positive, help="stop after this many seconds")
+    run.add_argument(
+        "--force", action="store_true", help="run a plan even if it is predicted to exceed limits or to take hours"
+    )
     run.add_argument(
         "--max-state-mb",
         metavar="N",
@@ -147,6 +166,15 @@ def add_stream_arguments(run: argparse.ArgumentParser) -> None:
         "--late", choices=LATE_POLICIES, help="what to do with events that come later still (default: fail)"
     )
     live.add_argument(
+        "--part-rows", metavar="N", type=count, help="matches in a part, if --out is a folder (default: 100,000)"
+    )
+    live.add_argument(
+        "--part-every",
+        metavar="TIME",
+        type=duration,
+        help="the longest that a match waits for its part, if --out is a folder (default: 10 s)",
+    )
+    live.add_argument(
         "--schema",
         metavar="NAME=KIND,...",
         type=kinds,
@@ -188,6 +216,12 @@ def check(args: argparse.Namespace) -> None:
             raise DecoPaError(message)
     if args.checkpoint is not None and (args.out is None or args.out.suffix):
         raise DecoPaError("a run with --checkpoint needs --out DIR, a folder for the parts of its result")
+    if args.trace != STANDARD_INPUT:
+        for flag, value in (("--part-rows", args.part_rows), ("--part-every", args.part_every)):
+            if value is not None:
+                raise DecoPaError(f"{flag} is about live streams; leave it out, or read one with --trace -")
+    elif args.report is not None:
+        raise DecoPaError("--report is about stored traces; watch a live run on Ray's dashboard (docs/profiling.md)")
     if args.checkpoint is not None and args.trace == STANDARD_INPUT:
         raise DecoPaError("a live stream cannot be read again, so it cannot have checkpoints; leave out --checkpoint")
 
@@ -202,7 +236,7 @@ def spec_of(args: argparse.Namespace) -> RunSpec:
     from shuffler.source.lateness import Lateness
     from shuffler.source.pacing import Replay
 
-    chosen = planning(args)
+    chosen = replace(planning(args), probe_s=args.probe or 0.0, force=args.force)
     trace = replace(
         trace_options(args),
         lateness=Lateness(args.allowed_lateness or 0, args.late or LATE_POLICIES[0]),
@@ -240,4 +274,7 @@ def _limits(args: argparse.Namespace) -> Limits:
         args.max_matches or DEFAULT_MAX_MATCHES,
         (args.max_state_mb or DEFAULT_MAX_STATE_BYTES // 2**20) * 2**20,
         None if args.spill is None else Spill(args.spill.resolve(), spill_mb * 2**20),
+        args.max_groups or DEFAULT_MAX_GROUPS,
+        args.max_comparisons,
+        args.max_seconds,
     )

@@ -46,8 +46,13 @@ class JoinCover:
             space.rates.formula(self.sub_query(mask).aliases, ()) for mask in range(1, 1 << len(aliases))
         ]
         self._log_at_1 = np.array([0.0] + [one.log_at() for one in self._formulas[1:] if one is not None])
-        masks = range(1, 1 << len(aliases))
-        self._log_meetings = np.array([0.0] + [space.rates.log_meeting(self.sub_query(mask).aliases) for mask in masks])
+        #: Logarithms by set: of combinations that meet, relative to the product of rates, and of equal keys in it.
+        self._log_met = np.zeros(1 << len(aliases))
+        self._log_keys = np.zeros(1 << len(aliases))
+        if space.keys is not None:
+            for mask in range(1, 1 << len(aliases)):
+                self._log_met[mask] = space.rates.log_met(self.sub_query(mask).aliases)
+                self._log_keys[mask] = space.keys.log_within(self.sub_query(mask).aliases)
 
     def sub_query(self, mask: int) -> SubQuery:
         return SubQuery(frozenset(alias for bit, alias in enumerate(self.aliases) if mask >> bit & 1))
@@ -65,9 +70,9 @@ class JoinCover:
         log_rates, log_factor = self._log_rates(log_scaling)
         for level in self._levels:
             matches = np.repeat(log_rates[level.wholes], level.pairs_per_set)
-            needed = self._units(
-                log_rates[level.left], log_rates[level.right], matches, self._log_met(level), log_factor
-            )
+            left, right = log_rates[level.left], log_rates[level.right]
+            compared = self._log_compared(level, log_rates)
+            needed = self._units(left, right, matches, compared, log_factor)
             total = (units[level.left] + units[level.right] + needed).reshape(-1, level.pairs_per_set)
             best = np.argmin(total, axis=1)
             rows = np.arange(len(best))
@@ -76,6 +81,39 @@ class JoinCover:
             for mask, place in zip(level.wholes.tolist(), places.tolist(), strict=True):
                 chosen[mask] = (int(level.left[place]), int(level.right[place]), float(needed[place]))
         return self._collected(chosen, units[-1])
+
+    def least_work(self, *, shared: bool) -> tuple[float, tuple[Step, ...]]:
+        """The joins with the least sum of work (as shares of a unit's time at c = 1), and that sum.
+
+        Without `shared` no two inputs have a position in common.
+        """
+        size = len(self.aliases)
+        if size < 2:
+            return 0.0, ()
+        levels = self._levels if shared else [_level(size, count, 0) for count in range(2, size + 1)]
+        work = np.zeros(1 << size)
+        chosen: dict[int, tuple[int, int, float]] = {}
+        rates = self._log_at_1
+        for level in levels:
+            matches = np.repeat(rates[level.wholes], level.pairs_per_set)
+            own = self._work(rates[level.left], rates[level.right], matches, self._log_compared(level, rates))
+            total = (work[level.left] + work[level.right] + own).reshape(-1, level.pairs_per_set)
+            best = np.argmin(total, axis=1)
+            rows = np.arange(len(best))
+            work[level.wholes] = np.minimum(total[rows, best], 1e300)
+            places = rows * level.pairs_per_set + best
+            for mask, place in zip(level.wholes.tolist(), places.tolist(), strict=True):
+                chosen[mask] = (int(level.left[place]), int(level.right[place]), float(own[place]))
+        return self._collected(chosen, work[-1])
+
+    def _work(self, left: Any, right: Any, matches: Any, log_compared: Any) -> npt.NDArray[np.float64]:
+        """The share of a unit's time that each join takes on one unit."""
+        capacity = self.capacity
+        work = _shares(left, capacity.max_ingestion) + _shares(right, capacity.max_ingestion)
+        work = work + _shares(log_compared, capacity.max_comparisons)
+        if capacity.max_emission is not None:
+            work = work + _shares(matches, capacity.max_emission)
+        return np.asarray(np.minimum(work, 1e300))
 
     def _collected(self, chosen: dict[int, tuple[int, int, float]], total: float) -> tuple[float, tuple[Step, ...]]:
         if not math.isfinite(total):
@@ -100,17 +138,26 @@ class JoinCover:
         rates = [one.log_at(log_scaling) for one in self._formulas[1:] if one is not None]
         return np.array([0.0, *rates]), 0.0
 
-    def _log_met(self, level: _Level) -> npt.NDArray[np.float64]:
-        """How many times as often the two sides meet as at even rates, as in `QueryRates.met`."""
-        known = self._log_meetings
-        whole = np.repeat(known[level.wholes], level.pairs_per_set)
-        return np.asarray(whole - known[level.left] - known[level.right] + known[level.left & level.right])
+    def _log_compared(self, level: _Level, log_rates: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Comparisons of each join: twice the product of the rates, as the paper has it; where statistics were
+        measured, the pairs that meet and have equal keys, as in `QueryRates.candidates`."""
+        left, right = level.left, level.right
+        if self.space.keys is None:
+            return np.asarray(math.log(2) + log_rates[left] + log_rates[right])
+        whole, shared = np.repeat(level.wholes, level.pairs_per_set), left & right
+        alone = log_rates - self._log_met
+        alone[0] = 0.0
+        keys = self._log_keys
+        met = self._log_met[whole] + alone[left] + alone[right] - alone[shared]
+        return np.asarray(met + keys[whole] - keys[left] - keys[right] + keys[shared])
 
-    def _units(self, left: Any, right: Any, matches: Any, met: Any, log_factor: float) -> npt.NDArray[np.float64]:
+    def _units(
+        self, left: Any, right: Any, matches: Any, log_compared: Any, log_factor: float
+    ) -> npt.NDArray[np.float64]:
         """Units of each join: enough for its comparisons, and for its ingestion with the larger input dealt out."""
         capacity = self.capacity
         larger, smaller = np.maximum(left, right), np.minimum(left, right)
-        compared = _shares(math.log(2) + left + right + met + log_factor, capacity.max_comparisons)
+        compared = _shares(log_compared + log_factor, capacity.max_comparisons)
         dealt = _shares(larger + log_factor, capacity.max_ingestion)
         room = 1 - _shares(smaller + log_factor, capacity.max_ingestion)
         if capacity.objective is Objective.BUSY:  # all of it comes out of the same time

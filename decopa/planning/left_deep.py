@@ -24,10 +24,30 @@ def left_deep(query: Query, order: Sequence[str] | None = None) -> QueryPlan:
     return QueryPlan(query, tuple(builder.operators))
 
 
+def joined_parts(query: Query, parts: Sequence[SubQuery]) -> QueryPlan:
+    """The same for the part of a query that others have prepared: `parts` are joined in their order.
+
+    A part of several positions is a leaf of the plan, for its matches come from elsewhere. Parts that are single events
+    of KL or negated positions take their place as in `left_deep`.
+    """
+    aliases = frozenset[str]().union(*(part.aliases for part in parts))
+    builder = _Builder(query, tuple(alias for alias in query.aliases if alias in aliases), tuple(parts))
+    builder.scope_plan(())
+    return QueryPlan(query, tuple(builder.operators))
+
+
 class _Builder:
-    def __init__(self, query: Query, order: tuple[str, ...]) -> None:
-        self.query, self.order = query, order
+    def __init__(self, query: Query, order: tuple[str, ...], parts: tuple[SubQuery, ...] = ()) -> None:
+        self.query, self.order, self.parts = query, order, parts
         self.operators: list[PlanOperator] = []
+
+    def plain_parts(self, scope: Scope) -> list[SubQuery]:
+        """What is joined at `scope` before KL positions: prepared parts at the top, else one position after another."""
+        if self.parts and not scope:
+            positive = [part for part in self.parts if not part.scope(self.query)]
+            return [part for part in positive if not part.aliases <= self.query.kleene_aliases - part.closed]
+        here = [position for position in map(self.query.position, self.order) if position.scope == scope]
+        return [SubQuery(frozenset({position.alias})) for position in here if not position.kleene]
 
     def add(self, sub_query: SubQuery, *inputs: PlanOperator) -> PlanOperator:
         name = f"o{len(self.operators) + 1}"
@@ -41,12 +61,17 @@ class _Builder:
     def scope_plan(self, scope: Scope) -> PlanOperator:
         """Plans everything positive at `scope` and the NOTs directly below it; returns the last operator."""
         here = [position for position in map(self.query.position, self.order) if position.scope == scope]
-        plain = [position.alias for position in here if not position.kleene]
-        groups = [position.alias for position in here if position.kleene]
-        pending = [negation for negation in self.query.negations if negation.scope[:-1] == scope]
+        plain = self.plain_parts(scope)
+        prepared = frozenset[str]().union(*(part.aliases for part in plain))
+        groups = [position.alias for position in here if position.kleene and position.alias not in prepared]
+        pending = [
+            negation
+            for negation in self.query.negations
+            if negation.scope[:-1] == scope and negation.aliases <= frozenset(self.order) - prepared
+        ]
         # Without a plain position the first KL position starts as single events and is closed at the end.
-        first, unary = (plain.pop(0), None) if plain else (groups[0], groups.pop(0))
-        done = self.leaf(first)
+        first, unary = (plain.pop(0), None) if plain else (SubQuery(frozenset({groups[0]})), groups.pop(0))
+        done = self.add(first)
 
         def ready_negations() -> None:
             nonlocal done
@@ -60,8 +85,8 @@ class _Builder:
                     done = self.add(_union(done, negated), done, negated)
 
         ready_negations()
-        for alias in plain:
-            leaf = self.leaf(alias)
+        for part in plain:
+            leaf = self.add(part)
             done = self.add(_union(done, leaf), done, leaf)
             ready_negations()
         for alias in groups:

@@ -149,6 +149,9 @@ class Plan:
 
     parts: tuple[QueryPlan, ...]
 
+    def __repr__(self) -> str:
+        return f"Plan({'; '.join(map(_shown, self.parts))})"
+
     def to_json(self) -> str:
         document = {
             "format": FORMAT,
@@ -183,6 +186,12 @@ class Plan:
             text, format=FORMAT, version=VERSION, name="the plan", error=PlanError, remedy="make it with `decopa plan`"
         )
         return cls(tuple(_part_from(part) for part in document.objects("queries")))
+
+
+def _shown(part: QueryPlan) -> str:
+    """`q: SEQ(A a, B b), o3 SEQ(A,B) x2`: the operators that work, and on how many units."""
+    working = [f"{part.text(one)} x{one.units}" for one in part.operators if one.inputs]
+    return f"{part.query.name}: {part.query.pattern}, {', '.join(working) or 'events as they come'}"
 
 
 def _part_from(part: Document) -> QueryPlan:

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from costmodel.capacity import Capacity
-from costmodel.rates import PAPER, QueryRates, RateModel
+from costmodel.formulas import RateModel
+from costmodel.rates import QueryRates, model_for
 from costmodel.statistics import Statistics
 from decopa.choices import COST_BASED, Objective, Reading
 from decopa.errors import PlanError, did_you_mean
 from decopa.planning import baselines
 from decopa.planning.algorithm1 import construct_as_printed
+from decopa.planning.choose import Choice, best_plans, ranked
 from decopa.planning.construct import construct
 from decopa.planning.exhaustive import MAX_POSITIONS, best_assignment
 from decopa.planning.left_deep import left_deep
@@ -20,18 +22,31 @@ from decopa.planning.price import price_plan
 from decopa.planning.split import SplitSpace
 from decopa.planning.units import to_plan
 from decopa.planning.validate import check_structure
+from decopa.query.constant import constant_notices
 from decopa.query.query import Query
 
 #: Strategies that choose a split of their own.
 _SPLITTING = ("decopa", "decopa-paper", "exhaustive")
 
 
+#: Candidates that are worth trying out.
+_MOST_CANDIDATES = 3
+
+#: Ends the notice that a plan has fewer units than operators.
+MORE_UNITS = "give it more units to run them side by side"
+
+
 @dataclass(frozen=True)
 class PlanningResult:
-    """A plan and what the user should know about it."""
+    """A plan and what the user should know about it.
+
+    `candidates` are the best few plans of a query, best first, where several were weighed against each other; empty
+    for workloads and OR.
+    """
 
     plan: Plan
     notices: tuple[str, ...] = ()
+    candidates: tuple[Plan, ...] = ()
 
 
 def plan_workload(
@@ -42,13 +57,15 @@ def plan_workload(
     units: int,
     strategy: str = "decopa",
     reading: Reading = Reading.LINEAR,
-    model: RateModel = PAPER,
+    model: RateModel | None = None,
     seed: int = 1,
     objective: Objective | None = None,
+    processors: int | None = None,
 ) -> PlanningResult:
     """Plans every OR-free query; the units are divided so that the slowest of them is as fast as possible.
 
-    `statistics` are those of all queries, or one for each. `objective` is the capacity's own by default.
+    `statistics` are those of all queries, or one for each. `objective` is the capacity's own by default. `processors`
+    is how many the units of a plan share: 1 in one process; by default each has its own.
     """
     if objective is not None:
         capacity = replace(capacity, objective=objective)
@@ -60,15 +77,16 @@ def plan_workload(
     known: dict[Query, Statistics] = {}
     each = [statistics] * len(queries) if isinstance(statistics, Statistics) else statistics
     for query, its_statistics in zip(queries, each, strict=True):
-        notices += its_statistics.check_fits(query)
+        notices += [*its_statistics.check_fits(query), *constant_notices(query)]
         known |= dict.fromkeys(query.branches, its_statistics)
     branches = [branch for query in queries for branch in query.branches]
-    planner = _Planner(known, capacity, strategy, reading, model, seed, notices)
+    planner = _Planner(known, capacity, strategy, reading, model, seed, notices, processors)
     shares = planner.divide(branches, units)
     parts = tuple(planner.part(branch, share) for branch, share in zip(branches, shares, strict=True))
     plan = Plan(parts)
     check_structure(plan)
-    return PlanningResult(plan, tuple(dict.fromkeys(notices)))
+    candidates = planner.candidates.get(branches[0], ()) if len(branches) == 1 else ()
+    return PlanningResult(plan, tuple(dict.fromkeys(notices)), tuple(Plan((one,)) for one in candidates))
 
 
 class _Planner:
@@ -78,10 +96,13 @@ class _Planner:
         capacity: Capacity,
         strategy: str,
         reading: Reading,
-        model: RateModel,
+        model: RateModel | None,
         seed: int,
         notices: list[str],
+        processors: int | None = None,
     ) -> None:
+        self.processors = processors
+        self.candidates: dict[Query, list[QueryPlan]] = {}
         self.statistics, self.capacity, self.strategy = statistics, capacity, strategy
         self.reading, self.model, self.seed, self.notices = reading, model, seed, notices
         self._parts: dict[tuple[Query, int], QueryPlan] = {}
@@ -135,7 +156,7 @@ class _Planner:
         if units < operators:
             self.notices.append(
                 f"{branch.pattern} needs {operators} operators but has {units} unit(s): all run on one unit; "
-                "give it more units to run them side by side"
+                f"{MORE_UNITS}"
             )
             return self._on_one_unit(space, operators)
         match self.strategy:
@@ -154,7 +175,22 @@ class _Planner:
                 found = best_assignment(space, units, capacity, self.reading)
                 assert found is not None
                 return to_plan(space, found)
+        if space.rates.statistics.measured:
+            choices = self._choices(space, units, capacity)
+            best, *others = choices
+            self.candidates[branch] = best_plans(choices, space, _MOST_CANDIDATES)
+            apart = [one for one in others if not one.candidate.together]
+            if best.candidate.together and apart and self.processors is None:
+                times = apart[0].seconds_per_second / best.seconds_per_second
+                self.notices.append(
+                    f"{branch.pattern}: all operators run on one unit; the best plan found that spreads them over "
+                    f"{units} units is predicted to take {times:.3g} times as long"
+                )
+            return best.candidate.plan(space)
         return to_plan(space, construct(space, units, capacity, self.reading))
+
+    def _choices(self, space: SplitSpace, units: int, capacity: Capacity) -> list[Choice]:
+        return ranked(space, units, capacity, self.reading, processors=self.processors, seed=self.seed)
 
     def _on_one_unit(self, space: SplitSpace, operators: int) -> QueryPlan:
         """The plan that the strategy makes for one unit per operator, all on one unit."""
@@ -163,5 +199,6 @@ class _Planner:
 
     def _space(self, branch: Query) -> SplitSpace:
         if branch not in self._spaces:
-            self._spaces[branch] = SplitSpace(branch, QueryRates(branch, self.statistics[branch], self.model))
+            known = self.statistics[branch]
+            self._spaces[branch] = SplitSpace(branch, QueryRates(branch, known, self.model or model_for(known)))
         return self._spaces[branch]

@@ -1,25 +1,24 @@
 """What a plan's operators should do over a whole run, from statistics, to be held against what they did.
 
 Rates per window times the number of windows in the trace's time span, with the model that is nearest to the engine
-(`costmodel.rates.ENGINE`). Matches that the ends of the trace cut off are not taken away, and conditions count as
-independent of each other: what the model does not know shows up as its error.
+(`costmodel.formulas.ENGINE`). Matches that the ends of the trace cut off are taken away. Where sub-queries were not
+measured, conditions count as independent of each other: what the model does not know shows up as its error.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
-from costmodel.rates import ENGINE, QueryRates
+from costmodel.formulas import ENGINE
+from costmodel.rates import QueryRates
 from costmodel.statistics import Statistics
+from costmodel.sub_queries import CONFIDENCE
+from costmodel.time_order import inside_share
+from decopa.planning.keys import Keys
 from decopa.planning.plan import PlanOperator, QueryPlan
 from decopa.planning.price import operator_prices
 from decopa.planning.roles import Rule
-from decopa.planning.subquery import SubQuery
-from decopa.query.implied import implied_comparisons
-from decopa.query.predicate import Attr, Compare, Predicate, aliases_of
-from decopa.query.query import Query
 
 #: A copy of a sliced plan gets each of its windows together with the next one.
 _WINDOWS_PER_SLICE = 2
@@ -28,10 +27,19 @@ _WINDOWS_PER_SLICE = 2
 @dataclass(frozen=True, slots=True)
 class Total:
     """A predicted count; `rough` where the model leaves something out that makes it too large: NOT, keys that only
-    follow from other keys, matches that slices do not share."""
+    follow from other keys, matches that slices do not share. `relative_error` is the standard error of
+    what was sampled."""
 
     value: float
     rough: bool = False
+    relative_error: float = 0.0
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Where the count lies with a confidence of 95 %, as far as sampling goes; counts are known to 1 % at best."""
+        spread = math.sqrt(math.log1p(self.relative_error**2) + 0.01**2)
+        factor = math.exp(CONFIDENCE * spread)
+        return self.value / factor, self.value * factor
 
     def error(self, measured: float) -> float | None:
         """(predicted - measured) / measured; None where nothing was measured."""
@@ -62,7 +70,7 @@ class _Predictor:
         self._windows = span_us / plan.query.window_us
         #: Copies of a sliced plan see events, and find matches, more than once; how often is at most this.
         self._copies = min(plan.slices, _WINDOWS_PER_SLICE)
-        self._keys = _Keys(plan.query, statistics)
+        self._keys = Keys(plan.query, statistics)
 
     def totals(self) -> dict[str, Prediction]:
         return {operator.name: self._prediction(operator) for operator in self._plan.operators}
@@ -75,8 +83,11 @@ class _Predictor:
 
     def _emitted(self, operator: PlanOperator) -> Total:
         sub_query = operator.sub_query
-        loose = bool(sub_query.negations(self._query)) or self._keys.unknown_within(sub_query.positive(self._query))
-        return self._total(self._rates.rate(sub_query.aliases, sub_query.closed), rough=loose)
+        positive = sub_query.positive(self._query)
+        unknown = [one for one in sub_query.negations(self._query) if self._rates.negation(one, positive) is None]
+        loose = bool(unknown) or self._keys.unknown_within(positive)
+        total = self._total(self._rates.rate(sub_query.aliases, sub_query.closed), len(positive), rough=loose)
+        return replace(total, relative_error=self._rates.relative_error(sub_query.aliases, sub_query.closed))
 
     def _ingested(self, operator: PlanOperator) -> Total:
         """What comes in, as often as it comes: a broadcast input goes to each of the units that work."""
@@ -92,11 +103,26 @@ class _Predictor:
             case Rule.KLEENE_BINARY:
                 pairs = self._pairs(operator)
                 return Total(pairs.value + emitted.value, pairs.rough or emitted.rough)
-            case Rule.NEGATION:  # the first negated match that blocks ends the search
-                load = self._prices[operator.name].load().comparisons
-                return self._total(load.per_unit(operator.units) * self._plan.roles(operator).active_units, rough=True)
+            case Rule.NEGATION:
+                return self._looked_up(operator)
             case _:
                 return self._pairs(operator)
+
+    def _looked_up(self, operator: PlanOperator) -> Total:
+        """Negated matches compared with positive ones; the first that blocks ends the search."""
+        inputs = self._plan.inputs(operator)
+        side = self._plan.roles(operator).main
+        positive, negated = inputs[side], inputs[1 - side]
+        negation = next(one for one in self._query.negations if one.aliases == negated.sub_query.aliases)
+        known = self._rates.negation(negation, positive.sub_query.positive(self._query))
+        if known is not None:
+            arriving = self._emitted(positive)
+            return Total(arriving.value * known.compared, arriving.rough)
+        load = self._prices[operator.name].load().comparisons
+        positions = len(operator.sub_query.positive(self._query)) + 1
+        return self._total(
+            load.per_unit(operator.units) * self._plan.roles(operator).active_units, positions, rough=True
+        )
 
     def _pairs(self, operator: PlanOperator) -> Total:
         """Pairs of the two inputs' matches that meet: within the window, in order, and with equal keys."""
@@ -104,73 +130,9 @@ class _Predictor:
         met = self._rates.candidates(left.aliases, right.aliases, left.closed | right.closed)
         share, known = self._keys.share(left, right)
         inputs = [self._emitted(source) for source in self._plan.inputs(operator)]
-        return self._total(met.at() * share, rough=not known or any(one.rough for one in inputs))
+        positions = len((left.aliases | right.aliases) & operator.sub_query.positive(self._query))
+        return self._total(met.at() * share, positions, rough=not known or any(one.rough for one in inputs))
 
-    def _total(self, per_window: float, *, rough: bool = False) -> Total:
-        return Total(per_window * self._windows * self._copies, rough or self._copies > 1)
-
-
-class _Keys:
-    """Equalities between two positions, which the engine looks up in an index: pairs that differ are never met."""
-
-    def __init__(self, query: Query, statistics: Statistics) -> None:
-        self._query = query
-        #: Pair of aliases -> share of pairs with equal keys; None where statistics do not tell it.
-        self._shares: dict[frozenset[str], float | None] = {}
-        conditions = _between_two(query)
-        for pair, predicates in conditions.items():
-            if any(map(_is_key, predicates)):
-                alone = all(map(_is_key, predicates))
-                self._shares[pair] = _selectivity(query, statistics, pair) if alone else None
-        implied = implied_comparisons(query.where, lambda one, other: True)
-        #: Keys that follow from others: the engine uses them, the rate model does not know of them.
-        self._implied = {
-            aliases: found.through for found in implied if found.predicate.op == "="
-            and (aliases := frozenset(aliases_of(found.predicate))) not in self._shares
-        }  # fmt: skip
-
-    def unknown_within(self, aliases: frozenset[str]) -> bool:
-        """Whether an implied key makes the matches on these positions fewer than their rate says."""
-        return any(pair <= aliases and not through <= aliases for pair, through in self._implied.items())
-
-    def share(self, left: SubQuery, right: SubQuery) -> tuple[float, bool]:
-        """Of the pairs of a left and a right match: the share with equal keys, and whether that is all of it.
-
-        Groups are not looked up by key.
-        """
-        share, known = 1.0, True
-        both = left.aliases | right.aliases
-        sides = (left.aliases - right.aliases - left.closed, right.aliases - left.aliases - right.closed)
-        for one, other in itertools.product(*map(sorted, sides)):
-            pair = frozenset((one, other))
-            if pair in self._shares:
-                one_share = self._shares[pair]
-                share, known = share * (1.0 if one_share is None else one_share), known and one_share is not None
-            elif pair in self._implied and not self._implied[pair] <= both:
-                known = False
-        return share, known
-
-
-def _between_two(query: Query) -> Mapping[frozenset[str], list[Predicate]]:
-    found: dict[frozenset[str], list[Predicate]] = {}
-    for predicate in query.where:
-        aliases = frozenset(aliases_of(predicate))
-        if len(aliases) == 2:
-            found.setdefault(aliases, []).append(predicate)
-    return found
-
-
-def _is_key(predicate: Predicate) -> bool:
-    return (
-        isinstance(predicate, Compare)
-        and predicate.op == "="
-        and isinstance(predicate.left, Attr)
-        and isinstance(predicate.right, Attr)
-    )
-
-
-def _selectivity(query: Query, statistics: Statistics, pair: frozenset[str]) -> float | None:
-    one, other = (query.position(alias) for alias in sorted(pair))
-    if one.scope != other.scope:  # between a NOT and what is outside of it: not part of statistics
-        return None
-    return statistics.selectivity(one, other, connected=True)
+    def _total(self, per_window: float, positions: int, *, rough: bool = False) -> Total:
+        inside = inside_share(positions, self._windows)
+        return Total(per_window * self._windows * inside * self._copies, rough or self._copies > 1)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from costmodel.capacity import Capacity
 from costmodel.costs import OperatorLoad
+from costmodel.formulas import RateModel
 from costmodel.logarithms import value_of
 from costmodel.pricing import PricedOperator, Together
-from costmodel.rates import PAPER, QueryRates, RateModel
+from costmodel.rates import QueryRates, model_for
 from costmodel.statistics import Statistics
 from costmodel.throughput import AssignedOperator, Limit, Scaling, largest_scaling, load_at
 from decopa.choices import Reading
@@ -73,12 +74,12 @@ def price_plan(
     capacity: Capacity,
     *,
     reading: Reading = Reading.LINEAR,
-    model: RateModel = PAPER,
+    model: RateModel | None = None,
     at: float = 1.0,
 ) -> PricedPlan:
     """Prices a plan; `at` is the scaling factor its loads are given for."""
     capacity = capacity.for_window(plan.query.window_us)
-    rates = QueryRates(plan.query, statistics, model)
+    rates = QueryRates(plan.query, statistics, model or model_for(statistics))
     prices = operator_prices(plan, rates)
     assigned = _assigned(plan, prices)
     scaling = largest_scaling([one for one, _ in assigned], capacity, reading)

@@ -7,8 +7,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from costmodel.pricing import Flow, Join, KleeneBinary, KleeneUnary, Negation, PricedOperator
+from costmodel.formulas import RateFormula
+from costmodel.pricing import Flow, Join, KleeneBinary, KleeneUnary, Measured, Negation, PricedOperator
 from costmodel.rates import QueryRates
+from decopa.planning.keys import Keys
 from decopa.planning.roles import Roles, Rule, roles_of
 from decopa.planning.subquery import SubQuery, negated_part
 from decopa.query.analysis import Scope
@@ -41,6 +43,7 @@ class SplitSpace:
 
     def __init__(self, query: Query, rates: QueryRates) -> None:
         self.query, self.rates = query, rates
+        self.keys = Keys(query, rates.statistics) if rates.statistics.measured else None
         self._roles: dict[Step, Roles] = {}
         self._prices: dict[tuple[Step, int], PricedOperator] = {}
 
@@ -130,6 +133,8 @@ class SplitSpace:
             for side, one in enumerate(step.inputs)
         ]
         matches = self.rates.formula(step.sub_query.aliases, step.sub_query.closed)
+        if self.keys is not None:
+            return Measured(tuple(flows), self._compared(step, self.keys, matches), matches)
         roles = self.roles(step)
         match roles.rule:
             case Rule.KLEENE_UNARY:
@@ -140,6 +145,24 @@ class SplitSpace:
             case Rule.NEGATION:
                 return Negation(flows[roles.main], flows[roles.other], matches)
             case _:
-                left, right = step.inputs
-                met = self.rates.met(left.aliases, right.aliases, left.closed | right.closed)
-                return Join(flows[0], flows[1], met, matches)
+                return Join(flows[0], flows[1], None, matches)
+
+    def _compared(self, step: Step, keys: Keys, matches: RateFormula) -> tuple[RateFormula, ...]:
+        """What the engine compares: pairs that meet, with equal keys; a comparison for each group that it forms; the
+        negated matches up to the first that blocks."""
+        roles = self.roles(step)
+        if roles.rule is Rule.KLEENE_UNARY:
+            return (matches,)
+        if roles.rule is Rule.NEGATION:
+            positive, negated = step.inputs[roles.main], step.inputs[roles.other]
+            negation = next(one for one in self.query.negations if one.aliases == negated.aliases)
+            known = self.rates.negation(negation, positive.positive(self.query))
+            arriving = self.rates.formula(positive.aliases, positive.closed)
+            if known is None:
+                blocking = self.rates.formula(negated.aliases, negated.closed)
+                return (arriving.times(max(1e-9, blocking.at()), blocking.positions),)
+            return (arriving.times(max(1e-9, known.compared), len(negated.aliases)),)
+        left, right = step.inputs
+        met = self.rates.candidates(left.aliases, right.aliases, left.closed | right.closed)
+        pairs = met.times(max(keys.share(left, right)[0], 1e-300))
+        return (pairs, matches) if roles.rule is Rule.KLEENE_BINARY else (pairs,)

@@ -6,7 +6,7 @@ import heapq
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from costmodel.capacity import Capacity
 from costmodel.throughput import AssignedOperator, Scaling, largest_scaling
@@ -69,6 +69,19 @@ def assignment_with(
         for index, (step, side, count) in enumerate(zip(split, choice, units, strict=True))
     ]
     return Assignment(split, tuple(units), choice, largest_scaling(assigned, capacity, reading))
+
+
+def reassigned(
+    space: SplitSpace, assignment: Assignment, capacity: Capacity, reading: Reading = Reading.LINEAR
+) -> Assignment:
+    """The same split on the same units, with what it sustains by the rates of another space."""
+    assigned = [
+        AssignedOperator(str(index), space.price(step, side), count)
+        for index, (step, side, count) in enumerate(
+            zip(assignment.split, assignment.partitioned, assignment.units, strict=True)
+        )
+    ]
+    return replace(assignment, scaling=largest_scaling(assigned, capacity, reading))
 
 
 def plan_with_units(space: SplitSpace, split: Split, units: Sequence[int]) -> QueryPlan:

@@ -14,6 +14,7 @@ from functools import cached_property
 
 from decopa.errors import QueryError, did_you_mean
 from decopa.query.implied import implied_comparisons
+from decopa.query.members import EARLIER, LATER, between_members
 from decopa.query.predicate import (
     Arithmetic,
     Attr,
@@ -26,7 +27,7 @@ from decopa.query.predicate import (
     Predicate,
     aliases_of,
     attributes,
-    is_self_pair,
+    renamed,
     rewrite,
 )
 from decopa.query.query import Query
@@ -68,7 +69,10 @@ class Condition:
 
 @dataclass(frozen=True)
 class BoundQuery:
-    """An OR-free query that is ready to run on events of `schema`."""
+    """An OR-free query that is ready to run on events of `schema`.
+
+    `self_pairs` are the conditions between two members of a KL alias, which call the two EARLIER and LATER.
+    """
 
     query: Query
     schema: Schema
@@ -92,10 +96,11 @@ class BoundQuery:
         used = {attr.name for predicates in self.filters.values() for p in predicates for attr in attributes(p)}
         used |= {attr.name for columns in self.derived.values() for d in columns for e in d.inputs
                  for attr in attributes(e)}  # fmt: skip
-        pairs = [pair for compares in self.self_pairs.values() for pair in compares]
-        for predicate in [condition.predicate for condition in self.conditions] + pairs:
-            used |= {attr.name for attr in attributes(predicate)
-                     if (attr.alias, attr.name) not in self._derived_columns}  # fmt: skip
+        named = [attr for condition in self.conditions for attr in attributes(condition.predicate)]
+        named += [
+            Attr(alias, attr.name) for alias, pairs in self.self_pairs.items() for p in pairs for attr in attributes(p)
+        ]
+        used |= {attr.name for attr in named if (attr.alias, attr.name) not in self._derived_columns}
         return frozenset(used | {attr.name for attr in self.query.returns})
 
 
@@ -111,8 +116,8 @@ def bind(query: Query, schema: Schema) -> BoundQuery:
         alias = min(named)
         if len(named) > 1:
             conditions.append(Condition(binder.lower(predicate), named))
-        elif alias in query.kleene_aliases and is_self_pair(predicate, alias):
-            self_pairs.setdefault(alias, []).append(binder.lower_self_pair(predicate))
+        elif alias in query.kleene_aliases and (pair := between_members(predicate, alias)) is not None:
+            self_pairs.setdefault(alias, []).append(_MemberBinder(binder, alias).lower(pair))  # type: ignore[arg-type]
         else:
             filters.setdefault(alias, []).append(predicate)
     for attr in query.returns:
@@ -158,11 +163,6 @@ class _Binder:
 
     def lower(self, predicate: Predicate) -> Predicate:
         return rewrite(rewrite(predicate, self._distance), self._hoist)  # type: ignore[return-value]
-
-    def lower_self_pair(self, predicate: Predicate) -> Compare:
-        assert isinstance(predicate, Compare)
-        left, right = (self._hoist(side) or side for side in (predicate.left, predicate.right))
-        return Compare(predicate.op, left, right)  # type: ignore[arg-type]
 
     def _hoist(self, node: Node) -> Node | None:
         """A derived column for a compound expression over one alias."""
@@ -225,6 +225,21 @@ class _Binder:
                 return Attr(alias, one.name)
         columns.append(Derived(f"${len(columns)}", inputs, column, axis))
         return Attr(alias, columns[-1].name)
+
+
+class _MemberBinder(_Binder):
+    """Lowers a condition between two members of a group: what it derives is a column of the KL alias's leaf."""
+
+    def __init__(self, parent: _Binder, alias: str) -> None:
+        super().__init__(parent.query, parent.schema)
+        self.derived, self._alias = parent.derived, alias
+
+    def _column_or_derived(self, attr: Attr) -> Column:
+        return super()._column_or_derived(Attr(self._alias, attr.name, attr.at))
+
+    def _derive(self, alias: str, inputs: tuple[Expr, ...], column: Column, axis: int | None = None) -> Attr:
+        own = tuple(renamed(one, {EARLIER: self._alias, LATER: self._alias}) for one in inputs)
+        return Attr(alias, super()._derive(self._alias, own, column, axis).name)  # type: ignore[arg-type]
 
 
 def unit_vector(latitude: float, longitude: float) -> tuple[float, float, float]:

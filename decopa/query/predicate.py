@@ -6,7 +6,7 @@ a missing value is missing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -222,10 +222,10 @@ def conjuncts(predicate: Predicate) -> tuple[Predicate, ...]:
     return (predicate,)
 
 
-def is_self_pair(predicate: Predicate, alias: str) -> bool:
-    """Whether a comparison names one alias only, on both sides: on a Kleene alias it compares pairs of members."""
-    return (
-        isinstance(predicate, Compare)
-        and aliases_of(predicate.left) == {alias}
-        and aliases_of(predicate.right) == {alias}
-    )
+def renamed(node: Node, names: Mapping[str, str]) -> Node:
+    """The same about events called otherwise: `names` has the new name of every alias that changes."""
+
+    def change(node: Node) -> Node | None:
+        return replace(node, alias=names.get(node.alias, node.alias)) if isinstance(node, Attr) else None
+
+    return rewrite(node, change)

@@ -20,19 +20,17 @@ from decopa.query.analysis import (
     structure,
 )
 from decopa.query.limits import check_conditions
+from decopa.query.members import compares_members, is_self_pair, twins
 from decopa.query.names import RESULT_COLUMNS, duration_text, quoted
 from decopa.query.pattern import EventRef, Kleene, Not, Or, Pattern, leaves
 from decopa.query.predicate import (
     Attr,
     Compare,
-    Node,
     Predicate,
     aliases_of,
     attributes,
-    children,
     conjuncts,
-    is_self_pair,
-    rewrite,
+    renamed,
 )
 
 #: Longest window, in microseconds (about 73,000 years): a timestamp (at most 2**62) plus a window fits into 64 bits.
@@ -152,6 +150,11 @@ class Query:
                 bound |= {alias for alias in named if self.scope_of(alias) == parent}
         return frozenset(bound)
 
+    @property
+    def nesting_of_not(self) -> int:
+        """How many NOTs lie inside each other at most."""
+        return max((len(negation.scope) for negation in self.negations), default=0)
+
     @cached_property
     def branches(self) -> tuple[Query, ...]:
         """The OR-free queries that together find this query's matches, in a form that can be executed.
@@ -194,6 +197,9 @@ class Query:
         where = tuple(predicate for predicate in where if not any(is_self_pair(predicate, alias) for alias in pairs))
         returns = tuple(attr for attr in self.returns if attr.alias in kept)
         return replace(self, pattern=strip_kleene(pattern, stripped), where=where, returns=returns)
+
+    def __repr__(self) -> str:
+        return f"Query({' '.join(str(self).split())!r})"
 
     def __str__(self) -> str:
         """Canonical text: `parse(str(query)) == query`."""
@@ -262,16 +268,20 @@ def _check_predicate(predicate: Predicate, positions: dict[str, Position], writt
             "it; a condition may name one NOT's events and the events next to that NOT",
         )
     for alias in sorted(aliases_of(predicate)):
-        if (
-            positions[alias].kleene
-            and not is_self_pair(predicate, alias)
-            and _compares_alias_with_itself(predicate, alias)
-        ):
+        if not positions[alias].kleene or is_self_pair(predicate, alias) or not compares_members(predicate, alias):
+            continue
+        if isinstance(predicate, Compare) and aliases_of(predicate) == {alias}:
+            twin = next(twins(predicate, alias))
             raise _error(
                 named[0],
-                f"'{predicate}' compares members of KL alias '{alias}' with each other, which works only as a "
-                f"condition of its own with no other event in it, as in {alias}.x < {alias}.x",
+                f"'{predicate}': '{twin}' is about two members of KL alias '{alias}', and it is not clear whose value "
+                "stands beside it; compare the two in one condition and each member in another",
             )
+        raise _error(
+            named[0],
+            f"'{predicate}' compares members of KL alias '{alias}' with each other, which works only as a "
+            f"condition of its own with no other event in it, as in {alias}.x < {alias}.x",
+        )
 
 
 def _within_one_negation(scopes: set[Scope]) -> bool:
@@ -314,20 +324,7 @@ def _in_each_scope(
     for scope in dict.fromkeys(position.scope for position in positions):
         visible = {written[p.alias]: p for p in positions if p.scope == scope[: len(p.scope)]}
         if named <= visible.keys() and any(visible[alias].scope == scope for alias in named):
-            yield _renamed(condition, {alias: visible[alias].alias for alias in named})
-
-
-def _renamed(condition: Predicate, names: Mapping[str, str]) -> Predicate:
-    def change(node: Node) -> Node | None:
-        return replace(node, alias=names[node.alias]) if isinstance(node, Attr) else None
-
-    return rewrite(condition, change)  # type: ignore[return-value]
-
-
-def _compares_alias_with_itself(node: Node, alias: str) -> bool:
-    if isinstance(node, Compare) and alias in aliases_of(node.left) and alias in aliases_of(node.right):
-        return True
-    return any(_compares_alias_with_itself(child, alias) for child in children(node))
+            yield renamed(condition, {alias: visible[alias].alias for alias in named})  # type: ignore[misc]
 
 
 def _plain_under_not(pattern: Pattern) -> frozenset[str]:

@@ -59,6 +59,11 @@ class ColumnEvaluator:
         dtype = np.float64 if derived.column.kind is Kind.FLOAT else np.int64
         return np.ascontiguousarray(np.broadcast_to(values, (self.length,)), dtype=dtype)
 
+    def values(self, expr: Expr) -> Array:
+        """The values of an expression, in the column type of its kind."""
+        with np.errstate(all="ignore"):
+            return self._numeric(expr)
+
     def _mask(self, predicate: Predicate) -> Mask:
         match predicate:
             case Compare():
@@ -131,6 +136,8 @@ class ColumnEvaluator:
                 return np.asarray(np.maximum.reduce(np.broadcast_arrays(*arguments)))
             case "dist_km":
                 return _distance_km(*(np.radians(argument) for argument in arguments))
+            case "chord_km":
+                return _chord_km(arguments[0])
         raise AssertionError(f"unknown function {function}")
 
 
@@ -156,8 +163,13 @@ def _unit_coordinate(latitude: Array, longitude: Array, axis: int) -> Array:
 
 
 def _distance_km(latitude_1: Array, longitude_1: Array, latitude_2: Array, longitude_2: Array) -> Array:
-    chord = sum(
+    chord: Array = sum(  # type: ignore[assignment]
         (_unit_coordinate(latitude_1, longitude_1, axis) - _unit_coordinate(latitude_2, longitude_2, axis)) ** 2
         for axis in range(3)
     )
-    return np.asarray(2 * EARTH_RADIUS_KM * np.arcsin(np.minimum(1.0, np.sqrt(chord) / 2)))
+    return _chord_km(chord)
+
+
+def _chord_km(squared: Array) -> Array:
+    """The distance on the sphere of two points, from the square of the chord between their unit vectors."""
+    return np.asarray(2 * EARTH_RADIUS_KM * np.arcsin(np.minimum(1.0, np.sqrt(squared) / 2)))

@@ -30,7 +30,8 @@ def part_summaries(
             found.append(PartSummary(part, mine))
         else:
             price = price_plan(part, one, planning.capacity, reading=planning.reading)
-            found.append(PartSummary(part, mine, predict(part, one, result.span_us), price, expected))
+            rate = result.events / (result.span_us / 1e6) if result.span_us > 0 else None
+            found.append(PartSummary(part, mine, predict(part, one, result.span_us), price, expected, rate))
     return found
 
 

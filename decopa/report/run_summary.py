@@ -20,7 +20,8 @@ from decopa.runs.result import RunResult
 
 _NARROWEST = 16
 _BOLD, _DIM, _RED, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[1;31m", "\x1b[0m"
-BOTTLENECK = "<- bottleneck"
+#: Marks the operator whose unit was busiest; what the model takes for the limit is in the line above the tree.
+BUSIEST = "<- busiest unit"
 #: The share of a run from which on its busiest unit was what limited it.
 _ALWAYS_BUSY = 0.9
 _FIGURES = ("ingested", "comparisons", "matches")
@@ -32,7 +33,7 @@ class PartSummary:
     """One OR-free query of a run; without statistics there are no predictions and no price.
 
     `busy` is the share of the run that the units of an operator were expected to be busy, by operator; empty if what a
-    unit can do is not known.
+    unit can do is not known. `events_per_s` is the rate of the trace in event time, which c multiplies.
     """
 
     plan: QueryPlan
@@ -40,9 +41,10 @@ class PartSummary:
     predictions: dict[str, Prediction] | None = None
     price: PricedPlan | None = None
     busy: Mapping[str, float] = field(default_factory=dict)
+    events_per_s: float | None = None
 
     @property
-    def bottleneck(self) -> str | None:
+    def busiest(self) -> str | None:
         """The operator with the busiest unit, where that was measured and says something."""
         busy = {name: report.busiest for name, report in self.reports.items()}
         most = max(busy.values(), default=0.0)
@@ -80,7 +82,7 @@ class _Tree:
         yield from self._head()
         yield ""
         widths = widths_of(self._header, [line for cells in self._cells for line in cells])
-        marked = len(GAP + BOTTLENECK) if self._part.bottleneck else 0
+        marked = len(GAP + BUSIEST) if self._part.busiest else 0
         taken = sum(widths) + len(GAP) * len(widths) + marked
         labels = [wrapped(row.label, max(_NARROWEST, self._width - taken - len(row.lead))) for row in self._rows]
         first = max(
@@ -99,7 +101,7 @@ class _Tree:
         working = sum(1 for operator in plan.operators if operator.inputs)
         texts = [f"{counted(working, 'operator')} on {counted(units_of(plan), 'unit')}"]
         if part.price is not None:
-            texts[0] += f"; predicted: {printable(verdict(part.price))}"
+            texts[0] += f"; predicted: {printable(_sustained(part))}{printable(verdict(part.price))}"
         texts += [slices_text(plan)] if plan.slices > 1 else []
         texts += [printable(str(shared)) for shared in shared_units(plan)]
         if part.predictions and any(_is_rough(one) for one in part.predictions.values()):
@@ -113,13 +115,13 @@ class _Tree:
         """An operator: its label beside its figures, each over as many lines as it takes."""
         if row.again:
             label, cells = [f"{label[0]} (see above)", *label[1:]], []
-        bottleneck = row.operator.name == self._part.bottleneck
+        busiest = row.operator.name == self._part.busiest
         for at in range(max(len(label), len(cells))):
             lead = row.lead if at == 0 else row.below
             text = padded(label[at] if at < len(label) else "", max(0, first - len(lead)))
             line = self._aligned(cells[at], widths) if at < len(cells) else []
-            mark = [self._paint(BOTTLENECK, _RED)] if bottleneck and at == 0 else []
-            styled = self._paint(text, _RED if bottleneck else "")
+            mark = [self._paint(BUSIEST, _RED)] if busiest and at == 0 else []
+            styled = self._paint(text, _RED if busiest else "")
             yield (self._paint(lead, _DIM) + GAP.join([styled, *line, *mark])).rstrip()
 
     def _cells_of(self, operator: PlanOperator) -> list[list[str]]:
@@ -152,6 +154,13 @@ class _Tree:
 
     def _paint(self, text: str, style: str) -> str:
         return f"{style}{text}{_PLAIN}" if self._color and style and text.strip() else text
+
+
+def _sustained(part: PartSummary) -> str:
+    """`1.5M events/s, `: what c means for this trace."""
+    if part.events_per_s is None or part.price is None or part.price.scaling.unlimited:
+        return ""
+    return f"{count_text(part.events_per_s * part.price.scaling.scaling_factor)} events/s, "
 
 
 def busy_texts(part: PartSummary, name: str, report: OperatorReport) -> tuple[str, str, str]:
@@ -195,7 +204,8 @@ def figures(
         speed = result.span_us / 1e6 / result.seconds
         faster = f", {count_text(speed)} times as fast as it happened" if speed >= 2 else ""
         rate = f" ({result.events / result.seconds:,.0f} events/s{faster})"
-        lines.append(("time", f"{result.seconds:.2f} s{rate}{', emulated' if emulated else ''}"))
+        start = f"; {result.start_s:.1f} s to start" if result.start_s >= 0.05 else ""
+        lines.append(("time", f"{result.seconds:.2f} s{rate}{', emulated' if emulated else ''}{start}"))
         if sustainable is not None and not paced:
             busiest = max((report.busiest for report in result.operators), default=0.0)
             lines.append(("sustainable", sustainable.text(result.events / result.seconds, busiest)))

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
 from decopa.errors import DecoPaError
 from decopa.query.query import Query
+from decopa.runs.guard import Guard
 from decopa.runs.opening import spark_frame
+from decopa.runs.planning import per_part
 from decopa.runs.prepare import Prepared, prepare
 from decopa.runs.result import RunResult
 from decopa.runs.spec import RunSpec
 from decopa.runs.watch import Watch
+from decopa.runs.why.parts import Why
 
 
 def run_spec(
@@ -41,23 +44,25 @@ def run_spec(
 def execute(prepared: Prepared, watch: Watch | None = None, *, interleaving: random.Random | None = None) -> RunResult:
     """Runs to the end of the events; the result has the notices of the preparation and those of the run."""
     watch = watch or Watch()
+    known = per_part(prepared.queries, prepared.statistics)
+    guard = Guard.of(prepared.plan, known, prepared.source.span_us, prepared.spec.limits, watch.warn)
     if prepared.spec.runtime == "ray":
         if interleaving is not None:
             raise DecoPaError("interleaving is drawn in the local runtime only")
         # Imported here because Ray takes a second, and a local run should not wait for it.
         from decopa.runs.ray import run_on_ray
 
-        return completed(run_on_ray(prepared, watch), prepared)
+        return completed(run_on_ray(prepared, watch, guard), prepared, guard.warnings)
     from decopa.runs.local import run_here
 
-    return completed(run_here(prepared, watch, interleaving), prepared)
+    return completed(run_here(prepared, watch, guard, interleaving), prepared, guard.warnings)
 
 
-def completed(result: RunResult, prepared: Prepared) -> RunResult:
+def completed(result: RunResult, prepared: Prepared, warned: Sequence[str] = ()) -> RunResult:
     """The result with what the preparation decided, and with what the source noticed while it was read."""
     source = prepared.source
     left_out = source.dead_letters.notice
-    noticed = (*source.notices, *([] if left_out is None else [left_out]))
+    noticed = (*source.notices, *([] if left_out is None else [left_out]), *warned)
     late = tuple(line for line in noticed if line not in prepared.notices)
     return replace(
         result,
@@ -67,4 +72,18 @@ def completed(result: RunResult, prepared: Prepared) -> RunResult:
         warnings=(*prepared.warnings, *late),
         span_us=source.span_us,
         bad_rows=len(source.dead_letters),
+        explain=_explanation(prepared),
     )
+
+
+def _explanation(prepared: Prepared) -> Callable[[], tuple[Why, ...]] | None:
+    """Explains the run from its events, if these can be read again."""
+    if prepared.events.live or prepared.events.loaded is not None:
+        return None
+
+    def explain() -> tuple[Why, ...]:
+        from decopa.runs.why.counting import explain_run
+
+        return explain_run(prepared.queries, prepared.source)
+
+    return explain

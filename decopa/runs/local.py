@@ -5,13 +5,15 @@ from __future__ import annotations
 import random
 import time
 
-from cluster.local import DEFAULT_BATCH_SIZE, LocalRuntime
+from cluster.local import LocalRuntime
+from decopa.choices import DEFAULT_BATCH_SIZE
+from decopa.runs.guard import Guard
 from decopa.runs.prepare import Prepared
 from decopa.runs.result import RunResult, result_table
 from decopa.runs.watch import Watch
 
 
-def run_here(prepared: Prepared, watch: Watch, interleaving: random.Random | None = None) -> RunResult:
+def run_here(prepared: Prepared, watch: Watch, guard: Guard, interleaving: random.Random | None = None) -> RunResult:
     """Runs to the end of the events. `interleaving` draws the order between senders at random, which changes nothing
     in the matches."""
     watch.phase("running")
@@ -22,6 +24,7 @@ def run_here(prepared: Prepared, watch: Watch, interleaving: random.Random | Non
         batch_size=prepared.spec.trace.batch_size or DEFAULT_BATCH_SIZE,
         limits=prepared.spec.limits,
         interleaving=interleaving,
+        watch=guard,
     )
     local.run(watch.progress if watch.recorder is None else watch.recorder.watching(watch.progress))
     matches = result_table(prepared.queries, [sink.table() for sink in local.sinks])

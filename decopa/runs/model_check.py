@@ -31,6 +31,13 @@ class LoadCheck:
     predicted: float
     measured: float
     rough: bool = False
+    interval: tuple[float, float] | None = None
+
+    @property
+    def covered(self) -> bool | None:
+        """Whether what was measured lies in the interval that was told for it, or off it by less than one count; None
+        if none was told."""
+        return None if self.interval is None else self.interval[0] - 1 <= self.measured <= self.interval[1] + 1
 
     @property
     def error(self) -> float | None:
@@ -57,7 +64,9 @@ def check_loads(
             measured = (report.ingested, report.comparisons, report.emitted)
             head = (query_plan.query.name, name, report.sub_query)
             found += [
-                LoadCheck(*head, quantity, total.value, count, total.rough)
+                LoadCheck(
+                    *head, quantity, total.value, count, total.rough, total.interval if quantity == "emitted" else None
+                )
                 for quantity, total, count in zip(QUANTITIES, totals, measured, strict=True)
             ]
             if capacity is not None and busy_s is not None and (part, name) in busy_s:

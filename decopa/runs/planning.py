@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from costmodel.rates import PAPER, RateModel
+from costmodel.formulas import RateModel
 from costmodel.statistics import Statistics
 from decopa.errors import PlanError, StatisticsError
 from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan, QueryPlan
-from decopa.planning.planner import plan_workload
+from decopa.planning.planner import MORE_UNITS, plan_workload
 from decopa.planning.spread import spread_units
 from decopa.query.query import Query
 from decopa.runs.spec import Planning
@@ -23,11 +23,12 @@ GIVEN = "given"
 
 @dataclass(frozen=True)
 class PlanChoice:
-    """A plan, the strategy that made it, and what the user should know about it."""
+    """A plan, the strategy that made it, what the user should know about it, and the best candidates for it."""
 
     plan: Plan
     strategy: str
     notices: tuple[str, ...] = ()
+    candidates: tuple[Plan, ...] = ()
 
 
 def choose_plan(
@@ -35,11 +36,13 @@ def choose_plan(
     queries: Sequence[Query],
     statistics: Sequence[Statistics | None] = (),
     *,
-    model: RateModel = PAPER,
+    model: RateModel | None = None,
+    processors: int | None = None,
 ) -> PlanChoice:
     """The plan given, or the one that the strategy makes for the units.
 
-    Queries without statistics are planned left-deep; every plan finds the same matches.
+    Queries without statistics are planned left-deep; every plan finds the same matches. `processors` is how many the
+    units share; by default each has its own.
     """
     if planning.plan is not None:
         notices = [line for query, one in zip(queries, statistics) if one is not None for line in one.check_fits(query)]
@@ -58,13 +61,17 @@ def choose_plan(
         strategy=strategy,
         reading=planning.reading,
         model=model,
+        processors=processors,
     )
     made = iter(planned.plan.parts)
     parts: list[QueryPlan] = []
     for query in queries:
         for branch in query.branches:
             parts.append(next(made) if query in known else spread_units(left_deep(branch), 1))
-    return PlanChoice(Plan(tuple(parts)), strategy, planned.notices)
+    told = planned.notices
+    if planning.units is None:  # one unit is what somebody who asks for none expects
+        told = tuple(line for line in told if not line.endswith(MORE_UNITS))
+    return PlanChoice(Plan(tuple(parts)), strategy, told, planned.candidates if len(queries) == 1 else ())
 
 
 def left_deep_plan(queries: Sequence[Query], units: int = 1) -> Plan:

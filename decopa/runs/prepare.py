@@ -12,11 +12,13 @@ from costmodel.statistics import Statistics
 from decopa.errors import CheckpointError, DeployError, QueryError, StatisticsError, TraceError, did_you_mean
 from decopa.planning.plan import Plan
 from decopa.query.binding import bind, missing_types
+from decopa.query.constant import constant_notices
 from decopa.query.predicate import attributes
 from decopa.query.query import Query
+from decopa.runs.guard import Guard
 from decopa.runs.measure import measure_each
 from decopa.runs.opening import OpenedEvents, is_spark_frame, open_events
-from decopa.runs.planning import LEFT_DEEP, check_measurable, choose_plan, needs_statistics
+from decopa.runs.planning import LEFT_DEEP, PlanChoice, check_measurable, choose_plan, needs_statistics, per_part
 from decopa.runs.spec import Planning, RunSpec
 from decopa.runs.support import Way, check_supported, way_of
 from shuffler.routing.topology import Topology
@@ -76,7 +78,12 @@ def prepare(
     _check_conditions(queries, opened)
     statistics, notices, doubts = _statistics(spec.planning, queries, opened, predictions, phase)
     phase("planning")
-    chosen = choose_plan(spec.planning, queries, statistics)
+    chosen = choose_plan(spec.planning, queries, statistics, processors=1 if spec.runtime == "local" else None)
+    chosen = _probed(spec, chosen, opened, phase)
+    said = tuple(line for query in queries for line in constant_notices(query))
+    if not spec.planning.force:
+        guard = Guard.of(chosen.plan, per_part(queries, statistics), opened.source.span_us, spec.limits)
+        guard.check(opened.source.row_count, spec.planning.capacity, spec.trace.batch_size)
     if spec.runtime == "ray" and spec.ray.address is None:
         doubts = (*doubts, *_crowding(chosen.plan, spec.ray.shufflers))
     return Prepared(
@@ -87,9 +94,20 @@ def prepare(
         chosen.plan,
         chosen.strategy,
         statistics,
-        tuple(dict.fromkeys((*opened.source.notices, *absent, *notices, *doubts, *chosen.notices))),
-        tuple(dict.fromkeys((*absent, *doubts))),
+        tuple(dict.fromkeys((*opened.source.notices, *absent, *said, *notices, *doubts, *chosen.notices))),
+        tuple(dict.fromkeys((*absent, *said, *doubts))),
     )
+
+
+def _probed(spec: RunSpec, chosen: PlanChoice, opened: OpenedEvents, phase: Phase) -> PlanChoice:
+    """The candidate that measures best on the beginning of a stored trace, if that was asked for."""
+    if not spec.planning.probe_s or not chosen.candidates or opened.live or opened.loaded is not None:
+        return chosen
+    from decopa.runs.probe import choose_by_probing
+
+    phase("trying candidate plans")
+    plan, line = choose_by_probing(chosen.candidates, opened.source, spec.limits, spec.planning.probe_s)
+    return replace(chosen, plan=plan, notices=(*chosen.notices, *([] if line is None else [line])))
 
 
 def with_defaults(spec: RunSpec, events: Any = None) -> RunSpec:
@@ -114,14 +132,14 @@ def check_alternatives(queries: Sequence[Query], way: Way) -> None:
     Two alternatives may find the same match. If a NOT holds one of them back, it may come after a part that has
     published the other, and would be published twice.
     """
-    if way not in (Way.CHECKPOINTS, Way.STREAM):
+    if way is not Way.CHECKPOINTS:
         return
     for query in queries:
         held = [bool(branch.negations) for branch in query.branches]
         if len(held) > 1 and any(held):
-            where = "with checkpoints" if way is Way.CHECKPOINTS else "as a stream"
             raise CheckpointError(
-                f"query {query.name}: OR together with NOT cannot run {where}; write one query for each alternative"
+                f"query {query.name}: OR together with NOT cannot run with checkpoints; write one query for each "
+                "alternative"
             )
 
 

@@ -7,12 +7,13 @@ from cluster.placement import places_needed
 from cluster.ray_runtime import RayRuntime
 from cluster.ray_session import ray_session
 from decopa.runs.flows import with_flows
+from decopa.runs.guard import Guard
 from decopa.runs.prepare import Prepared
 from decopa.runs.result import RunResult, result_table
 from decopa.runs.watch import Watch
 
 
-def run_on_ray(prepared: Prepared, watch: Watch) -> RunResult:
+def run_on_ray(prepared: Prepared, watch: Watch, guard: Guard) -> RunResult:
     """Runs to the end of the events on the Ray of the spec, or on one that is started for the run."""
     spec = prepared.spec
     runtime = RayRuntime(
@@ -23,7 +24,7 @@ def run_on_ray(prepared: Prepared, watch: Watch) -> RunResult:
         if dashboard is not None:
             watch.dashboard(dashboard)
         watch.phase("starting the units")
-        found = runtime.run(watch.progress, watch.recorder)
+        found = runtime.run(watch.progress, watch.recorder, guard)
         matches = result_table(prepared.queries, found.matches)
     return RunResult(
         matches,

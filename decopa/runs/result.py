@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -13,10 +13,13 @@ from actors.latency import LatencySummary
 from actors.reports import OperatorReport
 from actors.sink import bound_aliases
 from costmodel.statistics import Statistics
-from decopa.errors import DecoPaWarning
+from decopa.errors import DecoPaError, DecoPaWarning
 from decopa.planning.plan import Plan
 from decopa.query.names import RESULT_COLUMNS
 from decopa.query.query import Query
+from decopa.runs.why.parts import Why
+
+MatchKey = tuple[object, ...]
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,19 @@ class RunResult:
     bad_rows: int = 0
     start_s: float = 0.0
     published: int | None = None
+    explain: Callable[[], tuple[Why, ...]] | None = field(default=None, repr=False, compare=False)
+
+    def why(self) -> tuple[Why, ...]:
+        """Why each query has the matches that it has, from the run's own events; reads them again."""
+        if self.explain is None:
+            raise DecoPaError("the events of this run cannot be read again; use `decopa why` on a stored trace")
+        return self.explain()
+
+    def __repr__(self) -> str:
+        return (
+            f"RunResult({self.match_count:,} matches in {self.events:,} events, {self.seconds:.3g} s, "
+            f"strategy {self.strategy}, {self.comparisons:,} comparisons)"
+        )
 
     @property
     def match_count(self) -> int:
@@ -68,7 +84,11 @@ def result_table(queries: Sequence[Query], matches: Sequence[pa.Table]) -> pa.Ta
     `matches` has a table for each branch of each query.
     """
     remaining = iter(matches)
-    tables = [_united(query, [next(remaining) for _ in query.branches]) for query in queries]
+    return combined([united(query, [next(remaining) for _ in query.branches]) for query in queries])
+
+
+def combined(tables: Sequence[pa.Table]) -> pa.Table:
+    """The tables of the queries of a workload, one below the other."""
     if len(tables) == 1:
         return tables[0]
     lists = {name for table in tables for name in table.column_names if _is_list(table, name)}
@@ -90,7 +110,8 @@ def _with_lists(table: pa.Table, lists: Collection[str]) -> pa.Table:
     return table
 
 
-def _united(query: Query, tables: Sequence[pa.Table]) -> pa.Table:
+def united(query: Query, tables: Sequence[pa.Table]) -> pa.Table:
+    """The matches of the branches of one query, without repeats, in canonical order."""
     if len(tables) == 1:
         return tables[0]
     alike: dict[tuple[str, ...], list[pa.Table]] = {}
@@ -111,12 +132,13 @@ def _sort_keys(table: pa.Table, query: Query) -> list[tuple[str, str]]:
 
 def _without_repeats(tables: list[pa.Table], aliases: list[str]) -> pa.Table:
     whole = pa.concat_tables(tables, promote_options="default").unify_dictionaries().combine_chunks()
-    keys = [whole.column(alias).to_pylist() for alias in aliases]
-    seen: set[object] = set()
-    kept = []
-    for row, values in enumerate(zip(*keys, strict=True)):
-        key = tuple(tuple(value) if isinstance(value, list) else value for value in values)
-        if key not in seen:
-            seen.add(key)
-            kept.append(row)
-    return whole.take(pa.array(kept, type=pa.int64()))
+    first: dict[MatchKey, int] = {}
+    for row, key in enumerate(match_keys(whole, aliases)):
+        first.setdefault(key, row)
+    return whole.take(pa.array(first.values(), type=pa.int64()))
+
+
+def match_keys(table: pa.Table, aliases: Sequence[str]) -> Iterator[MatchKey]:
+    """What tells matches apart: the event ids that each of them binds to the aliases."""
+    for values in zip(*(table.column(alias).to_pylist() for alias in aliases), strict=True):
+        yield tuple(tuple(value) if isinstance(value, list) else value for value in values)

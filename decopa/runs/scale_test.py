@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from actors.group import Limits
 from actors.reports import OperatorReport, UnitReport, operator_report
 from costmodel.capacity import Capacity
-from costmodel.rates import ENGINE
+from costmodel.formulas import ENGINE
 from costmodel.statistics import Statistics
 from costmodel.sustainable import SearchResult, Trial, largest_sustainable
 from decopa.choices import PLACEMENTS, Reading

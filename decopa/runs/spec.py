@@ -62,7 +62,9 @@ class Planning:
 
     `units` is the number of processing units: processes on Ray, or their likeness inside one process. `strategy` None
     means `decopa` where statistics can be had, else `left-deep`. A `plan` is run as it is. `statistics` are one for
-    all queries or one for each; without them the trace is measured where the strategy needs it.
+    all queries or one for each; without them the trace is measured where the strategy needs it. With `probe_s` the best
+    candidate plans are tried on the beginning of a stored trace, for that many seconds in all. `force` runs a plan even
+    if it is predicted to exceed limits or to take hours.
     """
 
     units: int | None = None
@@ -71,6 +73,8 @@ class Planning:
     statistics: Statistics | Sequence[Statistics] | None = None
     capacity: Capacity = DEFAULT_CAPACITY
     reading: Reading = Reading.LINEAR
+    probe_s: float = 0.0
+    force: bool = False
 
     def __post_init__(self) -> None:
         if self.units is not None and self.units < 1:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from decopa.query.query import Query
 from decopa.runs.planning import check_measurable, choose_plan
-from decopa.runs.prepare import check_alternatives, with_defaults
-from decopa.runs.result import result_table
+from decopa.runs.prepare import with_defaults
+from decopa.runs.publication import Publication
 from decopa.runs.spec import RunSpec
 from decopa.runs.support import Way, check_supported
 
 if TYPE_CHECKING:
-    from cluster.spark.streaming import MatchStream
+    from cluster.spark.match_stream import MatchStream
 
 
 def stream_spec(
@@ -25,6 +25,7 @@ def stream_spec(
     out: str | Path,
     checkpoint: str | Path,
     trigger: Mapping[str, Any] | None = None,
+    name: str | None = None,
 ) -> MatchStream:
     """Plans without measuring, since a stream cannot be measured before it runs, and starts the stream."""
     from cluster.spark.streaming import start_stream
@@ -32,13 +33,12 @@ def stream_spec(
     queries = tuple(queries)
     spec = with_defaults(spec, frame)
     check_supported(spec, Way.STREAM)
-    check_alternatives(queries, Way.STREAM)
     check_measurable(spec.planning)
     chosen = choose_plan(spec.planning, queries, spec.planning.known_statistics(len(queries)))
     return start_stream(
         frame,
         chosen.plan,
-        merge=lambda tables: result_table(queries, tables),
+        publication=Publication(queries, steadily=True),
         out=Path(out),
         checkpoint=Path(checkpoint),
         columns=spec.trace.columns,
@@ -46,4 +46,5 @@ def stream_spec(
         limits=spec.limits,
         options=spec.ray,
         trigger=None if trigger is None else dict(trigger),
+        name=name,
     )

@@ -22,10 +22,12 @@ def _ignore(text: str) -> None:
 class Watch:
     """`phase` gets what is being done before events flow, `dashboard` the address of Ray's dashboard once it is known;
     `recorder` notes how far the run is at some moments, for its report; `recovered` is called whenever a run with
-    checkpoints has continued after a loss."""
+    checkpoints has continued after a loss; `warn` gets operators that do many times what was predicted, while they do
+    so."""
 
     progress: Progress | None = None
     phase: Callable[[str], None] = _ignore
     dashboard: Callable[[str], None] = _ignore
     recorder: Recorder | None = None
     recovered: Callable[[Recovery], None] | None = None
+    warn: Callable[[str], None] = _ignore

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,8 +80,38 @@ def _real() -> list[Case]:
     ]
 
 
+def _kleene_and_not() -> list[Case]:
+    """KL and NOT, six on synthetic streams and six on the real traces."""
+    even = {
+        "kl": ("SEQ(A a, KL(B b))", _where((AB, "a", "b")), "60 ms"),
+        "kl-and": ("AND(A a, KL(D d), C c)", _where((AC, "a", "c"), (CD, "c", "d")), "60 ms"),
+        "kl-members": ("SEQ(A a, KL(B b), C c)", _where((AB, "a", "b"), (BC, "b", "c")) + " AND b.x < b.x", "80 ms"),
+        "not": ("SEQ(A a, NOT(B b), C c)", _where((AC, "a", "c"), (AB, "a", "b")), "100 ms"),
+        "not-end": ("SEQ(A a, C c, NOT(B b))", _where((AC, "a", "c")) + " AND b.k = a.k", "60 ms"),
+        "not-key": ("SEQ(A a, NOT(D d), B b)", _where((AB, "a", "b")) + " AND d.k = a.k", "200 ms"),
+    }
+    made = [
+        Case(f"{'skewed' if at % 2 else 'even'} {name}", "skewed" if at % 2 else "even",
+             f"QUERY q PATTERN {pattern} WHERE {where} WITHIN {window}")
+        for at, (name, (pattern, where, window)) in enumerate(even.items())
+    ]  # fmt: skip
+    far = [_DIST.format(one, other, 4) for one, other in itertools.combinations(("ly", "sy", "so", "lc"), 2)]
+    apart = " AND ".join([_DIST.format("sy", "lc", 4), _DIST.format("sy", "sy", 3)])
+    fits = " AND ".join(_FITS.format(one, other) for one, other in (("c", "d"), ("d", "e")))
+    queries = [
+        ("citibike kl", "citibike", f"AND(E ly, KL(D sy), A so, H lc) WHERE {' AND '.join(far)} WITHIN 6 h"),
+        ("citibike kl-members", "citibike", f"SEQ(KL(D sy), H lc) WHERE {apart} WITHIN 6 h"),
+        ("citibike kl-alone", "citibike", f"SEQ(A so, KL(D sy)) WHERE {_DIST.format('so', 'sy', 5)} WITHIN 8 h"),
+        ("citibike not", "citibike", f"SEQ(D sy, NOT(A so), H lc) WHERE {_DIST.format('sy', 'lc', 5)} WITHIN 12 h"),
+        ("google kl", "google", f"SEQ(C c, KL(D d), E e) WHERE {fits} WITHIN 5 s"),
+        ("google not", "google", f"SEQ(D d, NOT(C c), E e) WHERE {_FITS.format('d', 'e')} AND c.priority = d.priority "
+         "WITHIN 20 s"),
+    ]  # fmt: skip
+    return made + [Case(name, trace, f"QUERY q PATTERN {text}") for name, trace, text in queries]
+
+
 def all_cases() -> list[Case]:
-    return _synthetic() + _real()
+    return _synthetic() + _real() + _kleene_and_not()
 
 
 def open_case(case: Case, shared: Path) -> TraceSource:

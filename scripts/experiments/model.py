@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from costmodel.capacity import Capacity
-from costmodel.rates import PAPER, RateModel
+from costmodel.formulas import PAPER, RateModel
 from costmodel.statistics import Statistics
 from decopa.choices import Reading
 from decopa.planning.plan import QueryPlan

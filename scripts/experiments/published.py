@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from costmodel.capacity import Capacity
-from costmodel.rates import RateModel
+from costmodel.formulas import RateModel
 from costmodel.statistics import Statistics
 from costmodel.time_order import TimeOrder
 from decopa.language.text.parser import parse

@@ -15,9 +15,10 @@ from actors.group import Limits
 from cluster.checkpoint.store import RUN_FILE, CheckpointStore, Manifest
 from cluster.options import Checkpoints, Placement, RayOptions
 from costmodel.capacity import Capacity
-from costmodel.statistics import PairSelectivity, RateProfile, Statistics, SubQuerySelectivity
+from costmodel.statistics import PairSelectivity, RateProfile, Statistics
 from costmodel.stats_file import from_json as read_statistics
 from costmodel.stats_file import to_json as statistics_text
+from costmodel.sub_queries import SubQuerySelectivity
 from decopa.api import make_plan
 from decopa.language.text.parser import parse, parse_workload
 from decopa.planning.plan import Plan

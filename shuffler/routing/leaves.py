@@ -33,13 +33,27 @@ class LeafSplitter:
             if batch.length:
                 yield leaf, batch
 
-    def _batch(self, alias: str, layout: Layout, rows: _Rows) -> Batch:
+    def passing(self, events: EventBatch, mine: Array | None = None) -> Array:
+        """Flags the events that some leaf takes."""
+        flags = np.zeros(len(events), dtype=bool)
+        for leaf, _ in self._leaves:
+            (alias,) = leaf.sub_query.aliases
+            rows = _Rows.of_type(events, self._bound.query.position(alias).type, mine)
+            flags[self._passing(alias, rows).places] = True
+        return flags
+
+    def _passing(self, alias: str, rows: _Rows) -> _Rows:
+        """The rows that fulfil the conditions on this position alone."""
         filters = self._bound.filters.get(alias, ())
         if filters and len(rows.places):
             evaluator = self._evaluator(rows)
             mask = np.logical_and.reduce([evaluator.mask(predicate) for predicate in filters])
             if not mask.all():
-                rows = rows.where(mask)
+                return rows.where(mask)
+        return rows
+
+    def _batch(self, alias: str, layout: Layout, rows: _Rows) -> Batch:
+        rows = self._passing(alias, rows)
         columns = {name: self._column(alias, name, rows) for name in layout.columns}
         return Batch(len(rows.places), columns, {})
 
@@ -87,4 +101,5 @@ class _Rows:
         return self.events.ids.take(self.places)
 
     def ordinals(self) -> Array:
-        return self.places + self.events.first_ordinal
+        given = self.events.ordinals
+        return self.places + self.events.first_ordinal if given is None else given.take(self.places)

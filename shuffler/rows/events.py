@@ -51,7 +51,8 @@ class EventBatch:
     """Events in time order; arrays are read-only and of equal length.
 
     `ids` is the identity of each event, unique in the stream: its id if that is an integer, else its ordinal.
-    `type_names[code]` is the type behind a type code. `columns` holds the attributes asked for, by name.
+    `type_names[code]` is the type behind a type code. `columns` holds the attributes asked for, by name. `ordinals` are
+    the events' places in the stream, where they do not simply count up from `first_ordinal`.
     """
 
     ts: Ints
@@ -60,6 +61,7 @@ class EventBatch:
     type_names: tuple[str, ...]
     first_ordinal: int
     columns: Mapping[str, Values]
+    ordinals: Ints | None = None
 
     def __len__(self) -> int:
         return len(self.ts)
@@ -72,6 +74,7 @@ class EventBatch:
             self.type_names,
             self.first_ordinal + start,
             {name: values[start:stop] for name, values in self.columns.items()},
+            None if self.ordinals is None else self.ordinals[start:stop],
         )
 
 

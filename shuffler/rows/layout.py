@@ -131,7 +131,7 @@ def _needed_attributes(bound: BoundQuery, sub_query: SubQuery) -> dict[str, set[
         if alias not in sub_query.closed:
             for pair in pairs:
                 for attr in attributes(pair):
-                    need(attr)
+                    need(Attr(alias, attr.name))
     if not sub_query.scope(bound.query):
         for attr in bound.query.returns:
             need(attr)

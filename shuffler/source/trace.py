@@ -158,6 +158,16 @@ class TraceSource:
         return int(first[0]), int(last[0])
 
     @property
+    def reached_us(self) -> int:
+        """The time of the last event that was handed out."""
+        return self._times_us[1]
+
+    @property
+    def late_notice(self) -> str | None:
+        """How many late events of a live stream were dropped so far; None if none were."""
+        return self._arrivals.notice
+
+    @property
     def name(self) -> str:
         """Where the events come from, for messages."""
         return self._reader.name

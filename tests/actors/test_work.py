@@ -112,10 +112,10 @@ def test_the_result_does_not_depend_on_batches_units_or_the_run() -> None:
 def test_too_much_state_stops_with_the_operator_and_advice() -> None:
     limits = decopa.Limits(max_state_bytes=100_000)
     with pytest.raises(decopa.LimitError, match=r"operator o3 SEQ\(A,B\) holds .* shorter window"):
-        run("PATTERN SEQ(A a, B b) WITHIN 1 h", trace(20_000), limits=limits)
+        run("PATTERN SEQ(A a, B b) WITHIN 1 h", trace(20_000), limits=limits, strategy="left-deep")
 
 
 def test_too_many_matches_stop_with_the_operator_and_advice() -> None:
     limits = decopa.Limits(max_matches=100)
     with pytest.raises(decopa.LimitError, match=r"operator o3 SEQ\(A,B\) found more than 100 matches"):
-        run("PATTERN SEQ(A a, B b) WITHIN 1 h", trace(200), limits=limits)
+        run("PATTERN SEQ(A a, B b) WITHIN 1 h", trace(200), limits=limits, strategy="left-deep")

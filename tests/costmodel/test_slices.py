@@ -55,7 +55,8 @@ def measured(text: str, chosen: Sequence[int] | None = None, pairs: int = 10**8)
     """From slices, and from the whole trace."""
     query = parse(text)
     whole = estimate_statistics(query, columns_of(TRACE), pairs=10**8).statistics
-    found: Estimate = estimate_on_slices(query, sliced(TRACE, query.window_us, chosen), whole.rates, pairs=pairs)
+    some, span_us = sliced(TRACE, query.window_us, chosen), pc.max(TRACE["ts"]).as_py() - pc.min(TRACE["ts"]).as_py()
+    found: Estimate = estimate_on_slices(query, some, whole.rates, span_us=span_us, pairs=pairs)
     assert found.notices == ()
     return found.statistics, whole
 
@@ -74,7 +75,9 @@ def measured(text: str, chosen: Sequence[int] | None = None, pairs: int = 10**8)
 )
 def test_all_slices_give_the_same_as_the_whole_trace(text: str) -> None:
     found, whole = measured(text)
-    assert found == replace(whole, meetings={})  # which are counted elsewhere
+    for one, other in zip(found.groups, whole.groups, strict=True):  # conditions between members make them random walks
+        assert one.per_window == pytest.approx(other.per_window, abs=4 * (one.standard_error + other.standard_error))
+    assert replace(found, groups=()) == replace(whole, meetings={}, groups=())  # meetings are counted elsewhere
 
 
 def test_some_slices_are_within_the_error_that_they_tell() -> None:
@@ -85,7 +88,9 @@ def test_some_slices_are_within_the_error_that_they_tell() -> None:
     rng, off, naive = np.random.default_rng(1), [], []
     for seed in range(40):
         chosen = sorted(rng.choice(119, 24, replace=False).tolist())
-        found = estimate_on_slices(query, sliced(drifting, 50_000, chosen), RATES, pairs=10**8, seed=seed)
+        found = estimate_on_slices(
+            query, sliced(drifting, 50_000, chosen), RATES, span_us=6_000_000, pairs=10**8, seed=seed
+        )
         (one,) = found.statistics.type_pairs
         off.append((one.selectivity - exact.selectivity) / one.standard_error)
         naive.append(one.standard_error)
@@ -122,7 +127,7 @@ def test_a_pair_is_measured_in_the_slices_of_the_rarer_type() -> None:
     everything = sliced(trace, 10)
     for_a, for_b = SliceSample(np.array([0, 1]), False), SliceSample(np.array([3, 4]), True)
     some = replace(everything, drawn={"A": for_a, "B": for_b})
-    found = estimate_on_slices(query, some, {"A": 2.2, "B": 0.2})
+    found = estimate_on_slices(query, some, {"A": 2.2, "B": 0.2}, span_us=49)
     assert found.statistics.type_pairs == (PairSelectivity("A", "B", 1.0),)
     assert found.notices == ()
 
@@ -130,12 +135,12 @@ def test_a_pair_is_measured_in_the_slices_of_the_rarer_type() -> None:
 def test_events_that_never_meet_are_measured_from_afar() -> None:
     trace = pa.table({"id": range(4), "ts": [0, 1000, 2000, 3000], "type": list("AABB"), "x": range(4)})
     query = parse("PATTERN SEQ(B b, A a) WHERE a.x < b.x WITHIN 10 us")
-    found = estimate_on_slices(query, sliced(trace, 10), {"A": 1.0, "B": 1.0})
+    found = estimate_on_slices(query, sliced(trace, 10), {"A": 1.0, "B": 1.0}, span_us=3000)
     assert found.statistics.type_pairs[0].selectivity == 1.0
     assert "pairs farther apart were measured" in found.notices[0]
     query = parse("PATTERN AND(A a1, A a2) WHERE a1.x < a2.x WITHIN 10 us")
     with pytest.raises(StatisticsError, match="no two events for 'A a1' and 'A a2' are in the sample"):
-        estimate_on_slices(query, sliced(trace.slice(1), 10), {"A": 1.0})
+        estimate_on_slices(query, sliced(trace.slice(1), 10), {"A": 1.0}, span_us=2000)
 
 
 def test_the_error_between_slices_is_that_of_a_ratio() -> None:

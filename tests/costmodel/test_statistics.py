@@ -13,10 +13,10 @@ from costmodel.rates import QueryRates
 from costmodel.statistics import (
     PairSelectivity,
     Statistics,
-    SubQuerySelectivity,
     connected_pairs,
     query_text,
 )
+from costmodel.sub_queries import SubQuerySelectivity
 from decopa.errors import StatisticsError
 from decopa.language.text.parser import parse
 from decopa.query.query import Query

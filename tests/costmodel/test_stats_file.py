@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costmodel.capacity import Capacity
-from costmodel.statistics import PairSelectivity, RateProfile, Statistics, SubQuerySelectivity
+from costmodel.statistics import PairSelectivity, RateProfile, Statistics
 from costmodel.stats_file import from_json, to_json
+from costmodel.sub_queries import SubQuerySelectivity
 from decopa.errors import StatisticsError
 from decopa.query.query import MAX_WINDOW_US
 from tests.support.drawn import BRANCHES, CAPACITIES, statistics

@@ -10,9 +10,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from costmodel.capacity import Capacity
+from costmodel.formulas import PAPER, KleeneGroup, RateFormula
 from costmodel.logarithms import LOG_ZERO, MAX_VALUE, value_of
 from costmodel.pricing import Flow, Join, KleeneUnary, PricedOperator
-from costmodel.rates import PAPER, KleeneGroup, RateFormula
 from costmodel.throughput import (
     AssignedOperator,
     Limit,

@@ -14,10 +14,11 @@ import pytest
 
 from costmodel.capacity import Capacity
 from costmodel.costs import InputRate, Load, ingestion, join_load, kleene_binary_load, kleene_unary_load
+from costmodel.formulas import RateFormula, RateModel
 from costmodel.kleene import KleenePairs
 from costmodel.logarithms import log_of
 from costmodel.pricing import Flow, Join, PricedOperator, Together
-from costmodel.rates import QueryRates, RateFormula, RateModel, is_rate_reducing, rate, selectivity
+from costmodel.rates import QueryRates, is_rate_reducing, rate, selectivity
 from costmodel.statistics import Statistics
 from costmodel.throughput import AssignedOperator, is_sustainable, largest_scaling, units_needed
 from costmodel.time_order import TimeOrder

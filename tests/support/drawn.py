@@ -7,10 +7,10 @@ import itertools
 from hypothesis import strategies as st
 
 from costmodel.capacity import Capacity
+from costmodel.formulas import KleeneGroup, RateFormula, RateModel
 from costmodel.kleene import KleenePairs
 from costmodel.logarithms import log_of
 from costmodel.pricing import Flow, Join, KleeneBinary, KleeneUnary, Negation
-from costmodel.rates import KleeneGroup, RateFormula, RateModel
 from costmodel.statistics import PairSelectivity, Statistics
 from costmodel.throughput import AssignedOperator
 from decopa.query.query import Query

@@ -31,6 +31,7 @@ def ray_cluster() -> Iterator[None]:
         os.environ.setdefault("JDK_JAVA_OPTIONS", QUICK_START)
         prepare_java()
         ray.init(
+            address="local",  # or Ray would join one that runs on this machine
             num_cpus=RAY_CPUS,
             object_store_memory=OBJECT_STORE_BYTES,
             include_dashboard=False,

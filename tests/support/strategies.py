@@ -148,9 +148,24 @@ def conditions(draw: st.DrawFn, leaves: tuple[Leaf, ...]) -> Predicate:
 
 @st.composite
 def _pair_comparison(draw: st.DrawFn, group: Leaf) -> Predicate:
-    """`b.x < b.y + 1` on a KL alias: holds for every two members."""
+    """`b.x < b.y + 1` or `abs(b.x - b.x) >= 1` on a KL alias: holds for every two members."""
+    if draw(st.booleans()):
+        twin = _twin(draw, group.alias)
+        limit = 150.5 if isinstance(twin, Call) else draw(st.sampled_from((-1, 0, 0.5, 2)))
+        absolute = Call("abs", (twin,)) if _one_in(draw, 2) else twin
+        return Compare(draw(st.sampled_from(COMPARISONS)), absolute, Literal(limit))
     left, right = (_numeric(draw, [group]) for _ in range(2))
     return Compare(draw(st.sampled_from(COMPARISONS)), left, right)
+
+
+def _twin(draw: st.DrawFn, alias: str) -> Expr:
+    """An expression that takes a value from itself: of two members of a group."""
+    if _one_in(draw, 2):
+        point = (Attr(alias, "x"), Attr(alias, "y"))
+        return Call("dist_km", (*point, *point))
+    value = Attr(alias, draw(st.sampled_from(("x", "y", "k", "n", "ts"))))
+    whole: Expr = Arithmetic("+", value, Literal(1)) if _one_in(draw, 3) else value
+    return Arithmetic(draw(st.sampled_from(("-", "-", "/"))), whole, whole)
 
 
 @st.composite

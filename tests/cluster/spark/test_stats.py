@@ -97,6 +97,20 @@ def test_types_that_share_bursts_are_seen_to_meet_more_often(spark: SparkSession
 
 @quiet
 @pytest.mark.spark
+def test_groups_and_nots_are_those_that_the_whole_trace_shows(spark: SparkSession, frame: DataFrame) -> None:
+    query = parse("PATTERN SEQ(A a, NOT(C n), KL(B b)) WHERE a.x < b.x AND n.x < a.x WITHIN 20 ms")
+    exact = estimate_statistics(query, TRACE, pairs=10**8).statistics
+    for samples, tolerance in ((400_000, 0.01), (3_000, 0.6)):
+        found = measure_on_spark([query], frame, samples=samples)[0].statistics
+        for one, true in zip(found.groups, exact.groups, strict=True):
+            assert one.pattern == true.pattern
+            assert one.per_window == pytest.approx(true.per_window, rel=tolerance)
+        for some, all_of_it in zip(found.negations, exact.negations, strict=True):
+            assert some.blocked == pytest.approx(all_of_it.blocked, abs=max(0.01, 5 * some.standard_error))
+
+
+@quiet
+@pytest.mark.spark
 def test_profiles_are_those_counted_by_hand(found: Estimate) -> None:
     times, types = TRACE.column("ts").to_numpy(), TRACE.column("type").to_pylist()
     windows = [int(time - times[0]) // 40_000 for time in times]

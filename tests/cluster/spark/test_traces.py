@@ -89,7 +89,7 @@ def test_blocks_carry_only_the_columns_that_queries_read(frame: DataFrame) -> No
     assert {tuple(block.summary.schema.names) for block in loaded.blocks} == {("event_id", "ts", "type", "x")}
     found = decopa.run(QUERY, loaded.source())
     loaded.release()
-    assert found.equals(decopa.run(QUERY, TRACE, columns=NAMES))
+    assert found.equals(decopa.run(QUERY, TRACE, trace=decopa.TraceOptions(columns=NAMES)))
     with pytest.raises(TraceError, match="the data frame has no column 'labels'; did you mean 'label'"):
         load_trace(frame, NAMES, attributes={"labels"})
 
@@ -104,8 +104,10 @@ def test_the_time_span_of_a_frame_is_known_before_it_is_read(frame: DataFrame) -
 def test_predictions_of_a_run_on_a_frame_are_those_of_the_table(frame: DataFrame) -> None:
     """They are made from the time span of the trace, which a run that feeds blocks never reads itself."""
     query = decopa.parse(QUERY)
-    on_spark = decopa.run_detailed(query, frame, columns=NAMES, strategy="decopa", runtime="ray", units=1)
-    here = decopa.run_detailed(query, TRACE, columns=NAMES, strategy="decopa")
+    on_spark = decopa.run_detailed(
+        query, frame, strategy="decopa", runtime="ray", units=1, trace=decopa.TraceOptions(columns=NAMES)
+    )
+    here = decopa.run_detailed(query, TRACE, strategy="decopa", trace=decopa.TraceOptions(columns=NAMES))
     assert on_spark.matches.equals(here.matches)
     assert on_spark.span_us == here.span_us > 0
     part = on_spark.plan.parts[0]

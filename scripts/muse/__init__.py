@@ -1,0 +1,1 @@
+"""The experiments of the MuSE paper, with our planners beside its own."""

@@ -1,0 +1,110 @@
+"""Planners on random and published problems: the numbers of checks A2 to A5 and A7 to A9."""
+
+from __future__ import annotations
+
+import pytest
+
+from costmodel.transmission import central_cost, referenced_types
+from decopa.planning.network.amuse import amuse
+from decopa.planning.network.baselines import naive, operator_placement
+from decopa.planning.network.build import network_plan
+from decopa.planning.network.exhaustive import cheapest_uniform
+from decopa.planning.network.general import cheapest_general
+from decopa.planning.network.graph import NetworkPlan
+from decopa.planning.network.price import price
+from decopa.planning.network.search import CoverSearch
+from decopa.planning.network.validate import violations
+from scripts.muse.instances import Problem, draw
+
+SPREAD = {"ratio": 0.7, "lo": 0.05, "hi": 0.5}
+
+
+def family_a(seed: int) -> Problem:
+    return draw(seed, 4, 4, 4)
+
+
+def family_b(seed: int) -> Problem:
+    return draw(seed, 5, 4, 4, **SPREAD)  # type: ignore[arg-type]
+
+
+def uniform_optimum(problem: Problem) -> float:
+    instance, workspace = problem.instances()[0], problem.workspace()
+    return cheapest_uniform(instance, workspace, known=amuse(instance, workspace).cost).cost
+
+
+def test_seed_0_is_the_problem_that_the_recipe_describes() -> None:
+    problem = family_a(0)
+    assert str(problem.queries[0].pattern) == "AND(C c, SEQ(B b, A a, D d))"
+    assert [problem.network.producers(name) for name in "ABCD"] == [("1", "3"), ("3",), ("0", "2", "3"), ("0",)]
+    assert [problem.network.total_rate(name) for name in "ABCD"] == [12, 3, 3 * 757, 23]
+
+
+def test_the_uniform_optimum_of_the_first_family() -> None:
+    costs = [uniform_optimum(family_a(seed)) for seed in range(40)]
+    assert costs[:3] == pytest.approx([7.0925, 1.2295, 5.0507], abs=1e-4)
+    assert sum(costs) == pytest.approx(547.1529, abs=1e-4)
+
+
+@pytest.mark.slow
+def test_the_uniform_optimum_of_the_second_family() -> None:
+    assert sum(uniform_optimum(family_b(seed)) for seed in range(20)) == pytest.approx(6_561.2136, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("family", "seeds", "expected"),
+    [(family_a, 40, (547.6775, 558.6273)), (family_b, 20, (6_574.8269, 6_788.2661))],
+)
+def test_amuse_as_printed_costs_what_the_reference_costs(family, seeds, expected) -> None:  # type: ignore[no-untyped-def]
+    found = [0.0, 0.0]
+    for seed in range(seeds):
+        problem = family(seed)
+        instance, workspace = problem.instances()[0], problem.workspace()
+        for place, star in enumerate((False, True)):
+            found[place] += amuse(instance, workspace, star=star).cost
+    assert found == pytest.approx(expected, rel=1e-6)
+
+
+def test_our_search_finds_the_uniform_optimum() -> None:
+    """Check A4 on the first family: all 40 sum up to the optimum, so each is optimal."""
+    found = []
+    for seed in range(40):
+        problem = family_a(seed)
+        found.append(CoverSearch(problem.instances()[0], problem.workspace()).run()[0].cost)
+    assert sum(found) <= 547.1529 + 1e-3
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_plans_are_valid_cost_what_their_graph_costs_and_survive_json(seed: int) -> None:
+    problem = family_b(seed)
+    instance, workspace = problem.instances()[0], problem.workspace()
+    plans = [
+        amuse(instance, workspace),
+        amuse(instance, workspace, star=True),
+        naive(instance, workspace),
+        operator_placement(instance, workspace),
+        *CoverSearch(instance, workspace).run(),
+    ]
+    for plan in plans:
+        graph = network_plan([(0, plan)])
+        assert list(violations(graph)) == []
+        assert price(graph, problem.rates()).cost == pytest.approx(plan.cost)
+        assert NetworkPlan.from_json(graph.to_json()) == graph
+
+
+@pytest.mark.parametrize(("seed", "general", "uniform"), [(86, 0.2338, 1.0861), (34, 0.3964, 1.2547)])
+def test_the_general_optimum_is_below_the_uniform_one(seed: int, general: float, uniform: float) -> None:
+    problem = draw(seed, 3, 3, 3, ratio=0.6)
+    assert cheapest_general(problem.instances()[0]) == pytest.approx(general, abs=1e-4)
+    assert uniform_optimum(problem) == pytest.approx(uniform, abs=1e-4)
+
+
+@pytest.mark.slow
+def test_the_general_optimum_of_six_bindings() -> None:
+    problem = draw(66, 3, 3, 3, ratio=0.6)
+    assert cheapest_general(problem.instances()[0]) == pytest.approx(2.1051, abs=1e-4)
+    assert uniform_optimum(problem) == pytest.approx(2.8896, abs=1e-4)
+
+
+def test_centralized_evaluation_counts_each_type_once() -> None:
+    problem = family_a(0)
+    assert central_cost(problem.network, referenced_types(problem.queries * 2)) == 12 + 3 + 3 * 757 + 23
