@@ -1,8 +1,8 @@
 """The command line: finds the command, runs it, and turns what goes wrong into one line and a status.
 
 Results go to stdout or to files, everything else to stderr. Status 0 is success, 2 bad input (one line that says what,
-where and how to fix it, and nothing written), 130 an interrupt, 143 a request to terminate; `cluster` and
-`submit` have others of their own. Commands import what is slow to import themselves.
+where and how to fix it, and nothing written), 130 an interrupt, 143 a request to terminate; `cluster` and `submit` have
+others of their own. Commands import what is slow to import themselves.
 """
 
 from __future__ import annotations
@@ -13,20 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from decopa import __version__
-from decopa.commands import (
-    calibrate,
-    cluster,
-    explain,
-    network,
-    plan,
-    resume,
-    run,
-    scale,
-    stats,
-    submit,
-    traces,
-    why,
-)
+from decopa.commands import calibrate, cluster, explain, network, plan, resume, run, scale, stats, submit, traces, why
 from decopa.commands.options import Parser
 from decopa.errors import DecoPaError
 

@@ -68,13 +68,13 @@ def run_command(args: argparse.Namespace) -> int:
     run_options.check(args)
     queries = read_queries(args.query)
     spec = run_options.spec_of(args)
+    if args.dry_run:
+        _show_placement(args, spec, queries)
+        return 0
     if args.trace == STANDARD_INPUT and spec.checkpoints is None and not args.spark:
         from decopa.commands.live import run_live
 
         return run_live(args, spec, queries)
-    if args.dry_run:
-        _show_placement(args, spec, queries)
-        return 0
     recorder = _recorder(args)
     progress = progress_line(quiet=args.quiet)
     try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -66,6 +67,7 @@ class Machines:
         self.stop()
 
     def _start(self) -> None:
+        _remove_orphans()
         switch = self._namespace("sw")
         _sh("ip", "netns", "add", switch)
         _sh("ip", "-n", switch, "link", "add", "br0", "type", "bridge")
@@ -95,7 +97,8 @@ class Machines:
         line = [*spaces, *script, str(work), str(self.shared), *folders]
         with (self._folder / f"{name}.log").open("wb") as log:
             self._processes[name] = subprocess.Popen(
-                ["ip", "netns", "exec", self._namespace(name), *line],
+                # Machines end with this process, however it ends.
+                ["setpriv", "--pdeathsig=KILL", "ip", "netns", "exec", self._namespace(name), *line],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -256,6 +259,14 @@ class Machines:
         found += [str(path) for path in _CGROUP.glob(f"{self._prefix}-*")]
         found += [str(process.pid) for process in self._processes.values() if process.poll() is None]
         return found
+
+
+def _remove_orphans() -> None:
+    """Network namespaces of machines whose process has been killed: nothing runs in them any more."""
+    for line in _sh("ip", "netns", "list").splitlines():
+        found = re.match(r"dm(\d+)-", line)
+        if found is not None and not Path(f"/proc/{found[1]}").exists():
+            _quiet("ip", "netns", "del", line.split()[0])
 
 
 def _sh(*words: object) -> str:
