@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from shuffler.rows.columns import Place, timestamps_us
 from shuffler.rows.events import EventFormat
+from shuffler.source.live.position import Position
 from shuffler.source.pacing import Replay
 from shuffler.source.trace import Block, TraceSource
 
@@ -24,6 +25,8 @@ PAUSE_S = 0.02
 #: A block of a paced replay takes no longer than this, since checkpoints begin between blocks.
 _BLOCK_S = 0.2
 _LEAST_ROWS = 64
+#: How long to wait for the thread that reads; one that waits for standard input ends with the program.
+_ENDING_S = 2.0
 
 
 def rows_per_block(replay: Replay) -> int:
@@ -43,6 +46,8 @@ class FeedBlock:
     rows: int
     place: Place
     first_ts: int
+    #: Where a live source goes on after this block.
+    position: Position | None = None
 
 
 class BlockSource(Protocol):
@@ -56,8 +61,13 @@ class BlockSource(Protocol):
         """Whether the same events come again when they are asked for again."""
         ...
 
-    def feed_blocks(self, attributes: Collection[str], skip: int = 0) -> Iterator[FeedBlock | None]:
-        """The blocks, without the first `skip` events; None stands for a pause."""
+    def feed_blocks(
+        self, attributes: Collection[str], skip: int = 0, saved: bytes | None = None
+    ) -> Iterator[FeedBlock | None]:
+        """The blocks, without the first `skip` events; None whenever a live source has nothing for a moment.
+
+        A live source goes on from the position that was `saved`, whatever `skip` says.
+        """
         ...
 
 
@@ -73,14 +83,16 @@ class TraceBlocks:
 
     @property
     def replayable(self) -> bool:
-        return self._source.row_count is not None
+        return self._source.replayable
 
-    def feed_blocks(self, attributes: Collection[str], skip: int = 0) -> Iterator[FeedBlock | None]:
-        blocks = self._source.blocks(attributes, self._rows)
-        for block in blocks if self.replayable else _with_pauses(blocks):
-            if block is None:
-                yield None
-                continue
+    def feed_blocks(
+        self, attributes: Collection[str], skip: int = 0, saved: bytes | None = None
+    ) -> Iterator[FeedBlock | None]:
+        if self._source.row_count is None:
+            for block in _with_pauses(self._source.arrivals(attributes, self._rows, saved)):
+                yield None if block is None else pack_block(block, self.format)
+            return
+        for block in self._source.blocks(attributes, self._rows):
             passed = min(skip, block.rows.num_rows)
             skip -= passed
             if passed < block.rows.num_rows:
@@ -91,7 +103,7 @@ class TraceBlocks:
 def pack_block(block: Block, form: EventFormat) -> FeedBlock:
     ts = form.columns.ts
     first = timestamps_us(block.rows.column(ts).slice(0, 1), ts, block.place)
-    return FeedBlock(_stream_of(block.rows), block.rows.num_rows, block.place, int(first[0]))
+    return FeedBlock(_stream_of(block.rows), block.rows.num_rows, block.place, int(first[0]), block.position)
 
 
 def _stream_of(rows: pa.RecordBatch) -> pa.Buffer:
@@ -102,8 +114,11 @@ def _stream_of(rows: pa.RecordBatch) -> pa.Buffer:
     return stream.getvalue()
 
 
-def _with_pauses(blocks: Iterator[Block]) -> Iterator[Block | None]:
-    """The blocks as they come, with one None whenever the next one takes a while."""
+def _with_pauses(blocks: Iterator[Block | None]) -> Iterator[Block | None]:
+    """The blocks as they come, with None again and again while the next one takes a while.
+
+    A thread reads ahead. It ends when nobody wants its blocks any more, at the latest with the next thing that arrives.
+    """
     arrived: queue.Queue[Block | BaseException | None] = queue.Queue(maxsize=2)
     stopped = threading.Event()
 
@@ -118,26 +133,27 @@ def _with_pauses(blocks: Iterator[Block]) -> Iterator[Block | None]:
     def read() -> None:
         try:
             for block in blocks:
-                put(block)
+                if block is not None:
+                    put(block)
                 if stopped.is_set():
                     return
             put(None)
         except BaseException as err:
             put(err)
+        finally:
+            close = getattr(blocks, "close", None)
+            if close is not None:
+                close()
 
     reader = threading.Thread(target=read, name="decopa-reader", daemon=True)
     reader.start()
-    paused = False
     try:
         while True:
             try:
                 item = arrived.get(timeout=PAUSE_S)
             except queue.Empty:
-                if not paused:
-                    paused = True
-                    yield None
+                yield None
                 continue
-            paused = False
             if item is None:
                 return
             if isinstance(item, BaseException):
@@ -145,3 +161,4 @@ def _with_pauses(blocks: Iterator[Block]) -> Iterator[Block | None]:
             yield item
     finally:
         stopped.set()
+        reader.join(timeout=_ENDING_S)

@@ -57,7 +57,7 @@ class RayRuntime:
             started = time.perf_counter()
             for block in self._source.feed_blocks(self._attributes):
                 if block is None:
-                    session.flush()
+                    session.pause()
                 else:
                     session.feed(block)
             session.finish()

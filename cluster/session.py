@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from cluster.deployment import Deployment
 from cluster.feeding import FeedBlock
 from shuffler.exchange.node import ReplayStart
 from shuffler.routing.table import NOTHING_YET
+from shuffler.source.live.position import Position
 from shuffler.source.pacing import Replay
 
 #: Blocks at one shuffler: one that it works on and one that waits.
@@ -25,10 +27,25 @@ _STEP_EVERY_S = 0.02
 Progress = Callable[[int, int], None]
 
 
+@dataclass(frozen=True, slots=True)
+class StreamPlace:
+    """How far a stream was fed: events, blocks, how many blocks there were when all was last passed on, and where a
+    live source goes on."""
+
+    events: int = 0
+    blocks: int = 0
+    flushed: int = 0
+    position: Position | None = None
+
+    def is_at(self, other: StreamPlace | None) -> bool:
+        """Whether nothing has been fed or passed on in between."""
+        return other is not None and (self.blocks, self.flushed) == (other.blocks, other.flushed)
+
+
 class Stepping(Protocol):
     """Whoever has something to do now and then, such as checkpoints."""
 
-    def step(self, events: int, blocks: int) -> None: ...
+    def step(self, place: StreamPlace) -> None: ...
 
 
 class Recording(Protocol):
@@ -48,8 +65,14 @@ class Session:
         self._told = time.monotonic()
         #: Events and blocks that were fed so far: the place in the stream.
         self.events = self.blocks = 0
+        self._position: Position | None = None
+        self._flushed_at = 0
         self.coordinator: Stepping | None = None
         self.recorder: Recording | None = None
+
+    @property
+    def place(self) -> StreamPlace:
+        return StreamPlace(self.events, self.blocks, self._flushed_at, self._position)
 
     def go_on_from(self, events: int, blocks: int) -> None:
         """The stream begins here instead of at its start; shufflers take turns as they would have."""
@@ -77,6 +100,15 @@ class Session:
         self._calls[name].append(shuffler.feed.remote(block.content, block.place, self.events, self._start))
         self.events += block.rows
         self.blocks += 1
+        self._position = block.position
+        self._step()
+
+    def pause(self) -> None:
+        """The stream has nothing for the moment: passes on what waits, once, and does what is due."""
+        if self._flushed_at != self.blocks:
+            self._flushed_at = self.blocks
+            self.flush()
+        self._tell()
         self._step()
 
     def await_shufflers(self) -> None:
@@ -133,7 +165,7 @@ class Session:
 
     def _step(self) -> None:
         if self.coordinator is not None:
-            self.coordinator.step(self.events, self.blocks)
+            self.coordinator.step(self.place)
 
     def _tell(self) -> None:
         if self.recorder is not None:

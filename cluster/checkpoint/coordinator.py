@@ -23,11 +23,15 @@ from actors.state.codec import ShufflerState, encode_shuffler
 from cluster.checkpoint.output import PublishedMatches
 from cluster.checkpoint.store import CheckpointStore, Manifest, NotWritten, StoredState
 from cluster.deployment import Deployment
+from cluster.session import StreamPlace
 from decopa.errors import CheckpointError, OutputError
 
 _LOG = logging.getLogger("decopa")
 #: A checkpoint that could not be written is tried again after the usual interval, then after twice that, and so on.
 _LONGEST_WAIT_S = 10.0
+
+#: The name under which a checkpoint has the position of a live source.
+SOURCE = "source"
 
 #: Makes one table of the matches of all parts of a plan.
 Merge = Callable[[Sequence[pa.Table]], pa.Table]
@@ -45,8 +49,7 @@ class Published:
 @dataclass
 class _Pending:
     number: int
-    events: int
-    blocks: int
+    place: StreamPlace
     calls: dict[Any, str]
 
 
@@ -78,31 +81,39 @@ class Coordinator:
         self.given_up: list[str] = []
         self._begun_at = time.monotonic()
         self._pending: _Pending | None = None
+        #: The place of the last complete checkpoint; another one there would hold the same.
+        self._settled_at: StreamPlace | None = None
         #: How long each checkpoint took, from its barriers to its publication.
         self.durations_s: list[float] = []
 
-    def step(self, events: int, blocks: int) -> None:
+    def step(self, place: StreamPlace) -> None:
         """Called now and then with the place in the stream: begins a checkpoint that is due, ends one that is done."""
         if self._pending is not None:
             waiting = list(self._pending.calls)
             ready, _ = ray.wait(waiting, num_returns=len(waiting), timeout=0, fetch_local=False)
             if len(ready) == len(waiting):
                 self._complete()
-        elif time.monotonic() - self._begun_at >= self._wait_s:
-            self._begin(events, blocks)
+        elif time.monotonic() - self._begun_at >= self._wait_s and not place.is_at(self._settled_at):
+            self._begin(place)
+
+    def checkpoint(self, place: StreamPlace) -> None:
+        """Makes a checkpoint here and returns when it is complete; one that is under way is ended first."""
+        self.wait_for_pending()
+        self._begin(place)
+        self.wait_for_pending()
 
     @property
     def _wait_s(self) -> float:
         return max(self._every_s, min(_LONGEST_WAIT_S, self._every_s * float(2**self._failures)))
 
-    def _begin(self, events: int, blocks: int) -> None:
+    def _begin(self, place: StreamPlace) -> None:
         self._begun_at = time.monotonic()
         number, deployment = self.next, self._deployment
         self.next += 1
         calls = {shuffler.barrier.remote(number): name for name, shuffler in deployment.shufflers.items()}
         calls |= {unit.stored.remote(number): name for name, unit in deployment.units.items()}
         calls |= {sink.matches_before.remote(number): name for name, sink in deployment.sinks.items()}
-        self._pending = _Pending(number, events, blocks, calls)
+        self._pending = _Pending(number, place, calls)
 
     def wait_for_pending(self) -> None:
         """Ends the checkpoint that is under way, if there is one."""
@@ -131,19 +142,24 @@ class Coordinator:
             for number, name in enumerate(topology.shuffler_names):
                 payload = encode_shuffler(topology.routing, ShufflerState(number, results[name]))
                 states[name] = self._store.write_state(pending.number, name, payload, self._attempt)
-            part = self._commit(pending.number, pending.events, pending.blocks, states, tables, finished=False)
+            position = pending.place.position
+            if position is not None:
+                states[SOURCE] = self._store.write_state(pending.number, SOURCE, position.encode(), self._attempt)
+            part = self._commit(pending.number, pending.place, states, tables, finished=False)
         except (NotWritten, OutputError) as err:
             self._give_up(pending.number, tables, err)
         else:
+            # A live stream may pause for long: then one checkpoint is enough.
+            self._settled_at = pending.place
             self._publish(part)
             self.durations_s.append(time.monotonic() - self._begun_at)
 
-    def finish(self, events: int, blocks: int, last: Sequence[pa.Table]) -> None:
+    def finish(self, place: StreamPlace, last: Sequence[pa.Table]) -> None:
         """The last matches, at the end of the stream."""
         while True:
             tables = self._with_unpublished(last)
             try:
-                part = self._commit(self.next, events, blocks, {}, tables, finished=True)
+                part = self._commit(self.next, place, {}, tables, finished=True)
                 break
             except (NotWritten, OutputError) as err:
                 self._give_up(self.next, tables, err)
@@ -178,8 +194,7 @@ class Coordinator:
     def _commit(
         self,
         number: int,
-        events: int,
-        blocks: int,
+        place: StreamPlace,
         states: Mapping[str, StoredState],
         tables: Sequence[pa.Table],
         *,
@@ -193,7 +208,9 @@ class Coordinator:
         total = self.published.matches + matches.num_rows
         shufflers = self._deployment.topology.shufflers
         self._store.commit(
-            Manifest(number, self._attempt, self._plan, shufflers, events, blocks, states, parts, total, finished)
+            Manifest(
+                number, self._attempt, self._plan, shufflers, place.events, place.blocks, states, parts, total, finished
+            )
         )
         self.published = Published(number, parts, total)
         return part

@@ -24,7 +24,9 @@ class SparkBlocks:
     def replayable(self) -> bool:
         return True
 
-    def feed_blocks(self, attributes: Collection[str], skip: int = 0) -> Iterator[FeedBlock]:
+    def feed_blocks(
+        self, attributes: Collection[str], skip: int = 0, saved: bytes | None = None
+    ) -> Iterator[FeedBlock]:
         """Blocks go out whole, so `skip` must be the end of one: only that is where a stream of them is cut."""
         first_row = 0
         for block in self._blocks:

@@ -7,7 +7,7 @@ import argparse
 from decopa.query.names import duration_us
 
 #: What `--schema` can say that a column holds; `shuffler.source.json_lines.KINDS` has the types.
-COLUMN_KINDS = ("int", "float", "string", "bool", "time")
+COLUMN_KINDS = ("int", "float", "string", "bool", "time", "utc")
 
 
 def count(text: str) -> int:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 RUNTIMES = ("local", "ray")
 PLACEMENTS = ("SPREAD", "PACK", "STRICT_SPREAD", "STRICT_PACK")
-LATE_POLICIES = ("fail", "drop")
+LATE_POLICIES = ("fail", "drop", "divert")
 BAD_ROW_POLICIES = ("fail", "divert")
 
 EXAMPLES = """examples:
@@ -126,6 +126,7 @@ def add_stream_arguments(run: argparse.ArgumentParser) -> None:
     live.add_argument(
         "--late", choices=LATE_POLICIES, help="what to do with events that come later still (default: fail)"
     )
+    live.add_argument("--late-file", metavar="FILE", type=Path, help="where --late divert writes them, as JSON lines")
     live.add_argument(
         "--schema",
         metavar="NAME=KIND,...",
@@ -153,7 +154,7 @@ def check(args: argparse.Namespace) -> None:
     if args.dead_letters is not None and args.bad_rows != "divert":
         raise DecoPaError("--dead-letters is about rows that are diverted; add --bad-rows divert")
     if str(args.trace) != "-":
-        for name in ("allowed_lateness", "late", "schema"):
+        for name in ("allowed_lateness", "late", "late_file", "schema"):
             if getattr(args, name) is not None:
                 flag = name.replace("_", "-")
                 raise DecoPaError(f"--{flag} is about live streams; leave it out, or read one with --trace -")
@@ -200,4 +201,4 @@ def bad_rows_of(args: argparse.Namespace) -> BadRows:
 def lateness_of(args: argparse.Namespace) -> Lateness:
     from shuffler.source.lateness import Lateness
 
-    return Lateness(args.allowed_lateness or 0, "drop" if args.late == "drop" else "fail")
+    return Lateness(args.allowed_lateness or 0, args.late or "fail", args.late_file)

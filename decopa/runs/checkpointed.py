@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from actors.group import Limits
 from costmodel.capacity import Capacity
-from decopa.errors import CheckpointError
+from decopa.errors import CheckpointError, StatisticsError
 from decopa.language.text.parser import parse_workload
 from decopa.planning.plan import Plan
 from decopa.planning.planner import plan_workload
@@ -29,8 +30,10 @@ from decopa.runs.execute import (
 from decopa.runs.measure import measure
 from decopa.runs.result import result_table
 from shuffler.source.dead_letters import BadRows
+from shuffler.source.lateness import Lateness, LatePolicy
+from shuffler.source.live.address import SourceAddress, is_address, parse_address
 from shuffler.source.pacing import Replay
-from shuffler.source.trace import DEFAULT_BAD_ROWS, TraceColumns, open_trace
+from shuffler.source.trace import DEFAULT_BAD_ROWS, DEFAULT_LATENESS, TraceColumns, open_trace
 
 if TYPE_CHECKING:
     from cluster.checkpoint.recovery import CheckpointedRun, Checkpoints, Recovery
@@ -65,6 +68,14 @@ class Job:
     bad_rows: str = "fail"
     dead_letters: str | None = None
     max_bad_rows: int = 10_000
+    allowed_lateness_us: int = 0
+    late: str = "fail"
+    late_file: str | None = None
+
+    @property
+    def lateness(self) -> Lateness:
+        policy: LatePolicy = "drop" if self.late == "drop" else "divert" if self.late == "divert" else "fail"
+        return Lateness(self.allowed_lateness_us, policy, None if self.late_file is None else Path(self.late_file))
 
     @property
     def bad_row_policy(self) -> BadRows:
@@ -75,7 +86,7 @@ class Job:
 
 def run_with_checkpoints(
     query: QueryLike,
-    trace: str | Path,
+    trace: str | Path | SourceAddress,
     *,
     out: str | Path,
     checkpoint: str | Path | Checkpoints,
@@ -89,12 +100,17 @@ def run_with_checkpoints(
     columns: TraceColumns = DEFAULT_COLUMNS,
     assume_sorted: bool = False,
     nan_as_null: bool = False,
+    lateness: Lateness = DEFAULT_LATENESS,
     bad_rows: BadRows = DEFAULT_BAD_ROWS,
     ray: RayOptions | None = None,
     progress: Progress | None = None,
     recovered: Recovered | None = None,
+    stop: threading.Event | None = None,
 ) -> CheckpointedRun:
-    """Every match of the query in a stored trace, on Ray, published in the folder `out` part by part.
+    """Every match of the query in a trace or a stream, on Ray, published in the folder `out` part by part.
+
+    `trace` is a stored trace or the address of a stream that can be read again, such as kafka://host:9092/topic. A run
+    on a stream goes on until the stream ends or `stop` is set.
 
     Parts appear with checkpoints: whoever reads them sees each match once, whatever dies in between. If the folder of
     checkpoints holds one of this run already, the run goes on from there.
@@ -120,6 +136,8 @@ def run_with_checkpoints(
     elif strategy == "left-deep":
         plan = make_plan(queries, units=units)
     else:
+        if statistics is None and is_live(trace):
+            raise StatisticsError("a stream cannot be measured before it runs; give statistics or a plan")
         if statistics is None:
             source = open_trace(
                 trace,
@@ -131,7 +149,7 @@ def run_with_checkpoints(
             statistics = [one.statistics for one in measure(queries, source)]
         plan = plan_workload(queries, statistics, capacity, units=units, strategy=strategy).plan
     job = Job(
-        str(Path(trace).resolve()),
+        str(trace) if is_live(trace) else str(Path(str(trace)).resolve()),
         plan.to_json(),
         ";\n".join(map(str, queries)),
         str(Path(out).resolve()),
@@ -151,12 +169,20 @@ def run_with_checkpoints(
         bad_rows.policy,
         None if bad_rows.file is None else str(bad_rows.file.resolve()),
         bad_rows.max_rows,
+        lateness.allowed_us,
+        lateness.policy,
+        None if lateness.file is None else str(lateness.file.resolve()),
     )
     if saved is None:
         store.write_job({name: getattr(job, name) for name in Job.__dataclass_fields__})
     elif saved.finished:
         job = replace(job, dead_letters=None)  # nothing is read again, so the file stays as it is
-    return _run(job, queries, plan, options, checkpoints, progress, recovered)
+    return _run(job, queries, plan, options, checkpoints, progress, recovered, stop)
+
+
+def is_live(trace: object) -> bool:
+    """Whether a trace is a stream with an address."""
+    return isinstance(trace, SourceAddress) or is_address(trace)
 
 
 def resume(
@@ -166,10 +192,13 @@ def resume(
     ray: RayOptions | None = None,
     progress: Progress | None = None,
     recovered: Recovered | None = None,
+    stop: threading.Event | None = None,
+    source: Callable[[SourceAddress], SourceAddress] | None = None,
 ) -> CheckpointedRun:
     """Goes on with the run whose checkpoints are in `location`, after its driver has died or given up.
 
-    `units` deals out what units held among another number of them.
+    `units` deals out what units held among another number of them. `source` changes how a stream is read from now on:
+    other servers, an end, gaps that may be skipped.
     """
     from cluster.checkpoint.recovery import Checkpoints
     from cluster.checkpoint.store import CheckpointStore
@@ -190,8 +219,10 @@ def resume(
         batch_size=job.batch_size,
         replay=Replay(job.speed, job.rate),
     )
+    if source is not None and is_address(job.trace):
+        job = replace(job, trace=str(source(parse_address(job.trace))))
     checkpoints = Checkpoints(store.location, job.every_s, job.keep, job.retries)
-    return _run(job, parse_workload(job.queries), plan, options, checkpoints, progress, recovered)
+    return _run(job, parse_workload(job.queries), plan, options, checkpoints, progress, recovered, stop)
 
 
 def _run(
@@ -202,6 +233,7 @@ def _run(
     checkpoints: Checkpoints,
     progress: Progress | None,
     recovered: Recovered | None,
+    stop: threading.Event | None,
 ) -> CheckpointedRun:
     from cluster.checkpoint.output import PublishedMatches
     from cluster.checkpoint.recovery import CheckpointedRuntime
@@ -214,6 +246,7 @@ def _run(
         columns=TraceColumns(**job.columns),
         assume_sorted=job.assume_sorted,
         nan_as_null=job.nan_as_null,
+        lateness=job.lateness,
         bad_rows=job.bad_row_policy,
     )
     runtime = CheckpointedRuntime(
@@ -225,6 +258,7 @@ def _run(
         limits=Limits(job.max_matches, job.max_state_bytes),
         options=options,
         recovered=recovered,
+        stop=stop,
     )
     with ray_session(address=options.address, cpus=places_needed(runtime.topology)):
         return runtime.run(progress)

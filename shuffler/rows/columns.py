@@ -42,19 +42,28 @@ class BadValues(TraceError):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a block of rows was read, for messages; `order` holds the original row numbers if rows were sorted."""
+    """Where a block of rows was read, for messages; `order` holds the original row numbers if rows were sorted.
+
+    Rows of a broker are numbered by their `offset`, from 0, and are called so.
+    """
 
     source: str
     first_row: int = 0
     order: Ints | None = None
+    by_offset: bool = False
 
     def row(self, index: int) -> int:
         """The row number (from 1) that a user would look up for row `index` of the block."""
         return (self.first_row + index if self.order is None else int(self.order[index])) + 1
 
+    def at(self, index: int) -> str:
+        """Row `index` of the block as messages name it: `row 7`, or `offset 6`."""
+        return f"offset {self.row(index) - 1}" if self.by_offset else f"row {self.row(index)}"
+
     def after(self, rows: int) -> Place:
         """The place of what follows the first `rows` rows of the block."""
-        return Place(self.source, self.first_row + rows, None if self.order is None else self.order[rows:])
+        order = None if self.order is None else self.order[rows:]
+        return Place(self.source, self.first_row + rows, order, self.by_offset)
 
     def numbers(self, rows: int) -> Ints:
         """The original numbers (from 0) of the first `rows` rows of the block."""
@@ -62,16 +71,16 @@ class Place:
 
     def only(self, kept: Mask) -> Place:
         """The place of the rows that are kept."""
-        return Place(self.source, order=self.numbers(len(kept))[kept])
+        return Place(self.source, order=self.numbers(len(kept))[kept], by_offset=self.by_offset)
 
     def error(self, column: str, index: int, problem: str) -> TraceError:
-        return TraceError(f"{self.source}: column '{column}', row {self.row(index)}: {problem}")
+        return TraceError(f"{self.source}: column '{column}', {self.at(index)}: {problem}")
 
     def refusal(self, column: str, wrong: Mask, problem: str, array: pa.Array | None = None) -> BadValues:
         """The error for rows whose value in the column is wrong; of the first one `array` has the value."""
         index = int(np.argmax(wrong))
         value = "" if array is None else f"{shown(array, index)} "
-        message = f"{self.source}: column '{column}', row {self.row(index)}: {value}{problem}"
+        message = f"{self.source}: column '{column}', {self.at(index)}: {value}{problem}"
         return BadValues(message, wrong, f"column '{column}': {problem}")
 
 

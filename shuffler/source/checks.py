@@ -56,7 +56,7 @@ class TimeOrder:
             return None
         index = 0 if int(ts[0]) < start else int(np.argmax(backward)) + 1
         return (
-            f"{place.source}: column '{self._column}', row {place.row(index)}: {shown(array, index)} is earlier "
+            f"{place.source}: column '{self._column}', {place.at(index)}: {shown(array, index)} is earlier "
             "than the row before"
         )
 
@@ -151,10 +151,10 @@ def check_unique(ids: pa.ChunkedArray, column: str, place: Place) -> None:
     repeats = by_value[1:][values[by_value[1:]] == values[by_value[:-1]]]
     second = int(repeats.min())
     first = int(np.argmax(values == values[second]))
-    problem = f"id {ids[second]} was used in row {place.row(first)} already; every event needs its own id"
+    problem = f"id {ids[second]} was used in {place.at(first)} already; every event needs its own id"
     wrong = np.zeros(len(values), dtype=np.bool_)
     wrong[repeats] = True
-    message = f"{place.source}: column '{column}', row {place.row(second)}: {problem}"
+    message = f"{place.source}: column '{column}', {place.at(second)}: {problem}"
     raise BadValues(message, wrong, f"column '{column}': an earlier row has the same id")
 
 

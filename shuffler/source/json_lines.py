@@ -22,6 +22,7 @@ KINDS = {
     "string": pa.string(),
     "bool": pa.bool_(),
     "time": pa.timestamp("us"),
+    "utc": pa.timestamp("us", "UTC"),
 }
 #: How long the first lines may take to show which columns there are, from when the first of them arrives.
 FIRST_LINES_S = 0.3

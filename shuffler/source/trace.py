@@ -10,7 +10,6 @@ memory for the whole stream; increasing ids are safe.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
@@ -19,33 +18,30 @@ import pyarrow as pa
 
 from decopa.errors import TraceError, did_you_mean
 from decopa.query.schema import Column, Kind, Schema
-from shuffler.rows.columns import Ints, Place, identities, kind_of, timestamps_us
+from shuffler.rows.columns import Ints, Place, kind_of, timestamps_us
 from shuffler.rows.events import EventBatch, EventConverter, EventFormat, TraceColumns
 from shuffler.rows.strings import StringPool
-from shuffler.source.checks import IdOrder, Survey, check_rows, check_unique, survey
-from shuffler.source.dead_letters import BadRows, DeadLetters
-from shuffler.source.lateness import ArrivalBuffer, Lateness, Run
+from shuffler.source.block import Block
+from shuffler.source.checks import Survey, check_rows, survey
+from shuffler.source.dead_letters import BadRows, DeadLetters, StreamLetters
+from shuffler.source.lateness import Lateness
+from shuffler.source.live.address import SourceAddress, is_address, parse_address
+from shuffler.source.live.interface import BatchReader, LiveReader
+from shuffler.source.live.opening import open_live
+from shuffler.source.live.stream import LiveStream
 from shuffler.source.readers import Reader, StreamReader, TableReader, open_file
 
-__all__ = ["EventBatch", "Lateness", "TraceColumns", "TraceSource", "open_trace"]
+__all__ = ["Block", "EventBatch", "Lateness", "TraceColumns", "TraceSource", "open_trace"]
 
 #: What `open_trace` takes; a list of record batches and anything that exports an Arrow stream (a data frame of pandas
 #: or polars) counts as a table.
-Events: TypeAlias = pa.Table | pa.RecordBatch | str | Path | Iterable[pa.RecordBatch]
+Events: TypeAlias = pa.Table | pa.RecordBatch | str | Path | SourceAddress | Iterable[pa.RecordBatch]
 
 #: Rows that are converted together; batches are slices of them.
 BLOCK_ROWS = 65_536
 DEFAULT_COLUMNS = TraceColumns()
 DEFAULT_LATENESS = Lateness()
 DEFAULT_BAD_ROWS = BadRows()
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """Rows as they were read, and where."""
-
-    rows: pa.RecordBatch
-    place: Place
 
 
 _Blocks = Callable[[list[str], int], Iterator[Block]]
@@ -69,14 +65,15 @@ class TraceSource:
         nan_as_null: bool,
         lateness: Lateness = DEFAULT_LATENESS,
         letters: DeadLetters | None = None,
+        live: LiveStream | None = None,
     ) -> None:
         self.notices: list[str] = []
         self.dead_letters = DeadLetters(DEFAULT_BAD_ROWS, reader.name) if letters is None else letters
         self.row_count = None if found is None else found.row_count
         self.lateness = lateness
         self._reader, self._columns = reader, columns
-        self._arrivals = ArrivalBuffer(lateness, columns.ts)
-        self._blocks: _Blocks = self._arriving_blocks if found is None else self._stored_blocks
+        self._live = live
+        self._blocks: _Blocks = self._stored_blocks
         if found is not None and found.disorder is not None:
             if assume_sorted:
                 raise TraceError(f"{found.disorder}; sort the trace, or leave out --assume-sorted (assume_sorted)")
@@ -120,14 +117,34 @@ class TraceSource:
 
     def blocks(self, attributes: Collection[str], rows: int) -> Iterator[Block]:
         """All events in time order as they were read, in blocks of at most about `rows`, with these attributes."""
+        for block in self.arrivals(attributes, rows):
+            if block is not None:
+                yield block
+
+    def arrivals(self, attributes: Collection[str], rows: int, saved: bytes | None = None) -> Iterator[Block | None]:
+        """As `blocks`, with None whenever a live source has brought nothing for a moment.
+
+        `saved` is where a source that can be read again was at a checkpoint; it goes on there.
+        """
         self.require(attributes)
         first_us: int | None = None
-        for block in self._blocks(self.format.needed_columns(attributes), rows):
-            if block.rows.num_rows:
+        wanted = self.format.needed_columns(attributes)
+        live = self._live
+        for block in self._blocks(wanted, rows) if live is None else live.blocks(wanted, rows, saved):
+            if block is not None and block.rows.num_rows:
                 begin_us, end_us = self._ends_of(block)
                 first_us = begin_us if first_us is None else first_us
                 self._times_us = (first_us, end_us)
                 yield block
+            elif block is None:
+                yield None
+        if live is not None and live.notice is not None:
+            self.notices.append(live.notice)
+
+    @property
+    def replayable(self) -> bool:
+        """Whether the same events come again when they are asked for again."""
+        return self._live is None or self._live.replayable
 
     @property
     def span_us(self) -> int:
@@ -147,13 +164,18 @@ class TraceSource:
 
     @property
     def late_events(self) -> int:
-        """Events of a live stream that came too late and were dropped so far."""
-        return self._arrivals.late_events
+        """Events of a live stream that came too late and were left out so far."""
+        return 0 if self._live is None else self._live.late_events
+
+    @property
+    def late(self) -> Mapping[str, int]:
+        """Late events of each partition of a live stream that has any."""
+        return {} if self._live is None else self._live.late
 
     @property
     def held_rows(self) -> int:
         """Events of a live stream that are held back now, because earlier ones may still come."""
-        return self._arrivals.held_rows
+        return 0 if self._live is None else self._live.held_rows
 
     @property
     def schema(self) -> Schema:
@@ -197,30 +219,6 @@ class TraceSource:
             for batch in table.take(pa.array(some)).combine_chunks().to_batches():
                 yield Block(batch, Place(self._reader.name, start, numbers[some]))
 
-    def _arriving_blocks(self, wanted: list[str], rows: int) -> Iterator[Block]:
-        """Blocks of a live stream, checked as they arrive and put in order."""
-        names, ids = self._columns, IdOrder()
-        for block in self._stored_blocks(wanted, rows):
-            ids.see(identities(block.rows.column(names.id), names.id, block.place))
-            if not ids.increasing:
-                block = Block(*self.dead_letters.sift(block.rows, block.place, self._check_unique))
-            ts = timestamps_us(block.rows.column(names.ts), names.ts, block.place)
-            leaving = self._arrivals.arrive(block.rows, ts, block.place)
-            yield from self._cut(leaving, rows)
-        if self._arrivals.notice is not None:
-            self.notices.append(self._arrivals.notice)
-        yield from self._cut(self._arrivals.end(), rows)
-
-    def _check_unique(self, rows: pa.RecordBatch, place: Place) -> None:
-        check_unique(pa.chunked_array([rows.column(self._columns.id)]), self._columns.id, place)
-
-    def _cut(self, run: Run | None, rows: int) -> Iterator[Block]:
-        if run is None:
-            return
-        for start in range(0, len(run), rows):
-            part = run.slice(start, start + rows)
-            yield Block(part.rows, Place(self._reader.name, order=part.numbers))
-
 
 def _schema_of(
     reader: Reader, columns: TraceColumns, column_of: Mapping[str, str], found: Survey | None, *, nan_as_null: bool
@@ -252,21 +250,41 @@ def open_trace(
     for is refused, or a missing value with `nan_as_null`. `lateness` is about live streams, which cannot be sorted as
     a whole: how far their events may be out of order. `bad_rows` says what becomes of rows with unusable values.
     """
+    if isinstance(events, SourceAddress) or is_address(events):
+        address = events if isinstance(events, SourceAddress) else parse_address(str(events))
+        stream_letters = StreamLetters(bad_rows, address.name)
+        live = open_live(address, columns, stream_letters)
+        return _live_source(live, columns, lateness, stream_letters, nan_as_null, address.idle_after_s)
     reader = _reader_of(events, columns)
+    if isinstance(reader, LiveReader):
+        return _live_source(reader, columns, lateness, StreamLetters(bad_rows, reader.name), nan_as_null)
     _check_columns(reader, columns)
-    found, letters = None, DeadLetters(bad_rows, reader.name)
-    if not isinstance(reader, StreamReader):
-        found = survey(reader, columns, letters)
-        if not found.row_count and isinstance(events, str | Path):
-            raise TraceError(f"{reader.name} has no events; check that it is the right file")
+    letters = DeadLetters(bad_rows, reader.name)
+    found = survey(reader, columns, letters)
+    if not found.row_count and isinstance(events, str | Path):
+        raise TraceError(f"{reader.name} has no events; check that it is the right file")
+    return TraceSource(reader, columns, found, assume_sorted=assume_sorted, nan_as_null=nan_as_null, letters=letters)
+
+
+def _live_source(
+    reader: LiveReader,
+    columns: TraceColumns,
+    lateness: Lateness,
+    letters: StreamLetters,
+    nan_as_null: bool,
+    idle_after_s: float | None = None,
+) -> TraceSource:
+    _check_columns(reader, columns)
+    live = LiveStream(reader, columns, lateness, letters, nan_as_null=nan_as_null, idle_after_s=idle_after_s)
     return TraceSource(
         reader,
         columns,
-        found,
-        assume_sorted=assume_sorted,
+        None,
+        assume_sorted=False,
         nan_as_null=nan_as_null,
         lateness=lateness,
         letters=letters,
+        live=live,
     )
 
 
@@ -280,7 +298,7 @@ def _reader_of(events: Events, columns: TraceColumns) -> Reader:
     if hasattr(events, "__arrow_c_stream__") and not isinstance(events, pa.RecordBatchReader):
         return TableReader(pa.table(events))
     if isinstance(events, Iterable):
-        return StreamReader(events)
+        return BatchReader(StreamReader(events))
     raise TraceError(f"cannot read events from {type(events).__name__}; pass a pyarrow.Table, a path or RecordBatches")
 
 

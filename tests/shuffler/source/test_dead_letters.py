@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from decopa.errors import OutputError, TraceError
-from shuffler.source.dead_letters import LONGEST_VALUE, BadRows
+from shuffler.source.dead_letters import BadRows
+from shuffler.source.letters import LONGEST_VALUE
 from shuffler.source.trace import TraceSource, open_trace
 from tests.support.small_traces import trace
 
