@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -65,15 +66,27 @@ def infer_columns(form: str, payloads: Sequence[bytes], ts: str, source: str) ->
             f"{source}: CSV payloads do not name their columns; name them in their order, as in "
             "--schema id=int,ts=time,type=string,x=float"
         )
-    try:
-        if form == "arrow":
-            found = pa.ipc.open_stream(payloads[0]).schema
-        else:
-            found = _parse_json(payloads, None).schema
-    except (pa.ArrowException, OSError, ValueError) as err:
-        raise TraceError(f"{source}: its first payload cannot be read as {form}: {_reason(err)}") from err
-    columns = kinds_of(found)
-    if columns.get(ts) == "string" and form == "json":  # Arrow takes only whole seconds for times by itself
+    found: Counter[tuple[str, str]] = Counter()
+    failure: Exception | None = None
+    if form == "json":
+        with contextlib.suppress(pa.ArrowException, OSError, ValueError):
+            return _kinds_of_json(payloads, ts)
+    for payload in payloads:  # something among them is bad: what most of them hold counts
+        try:
+            kinds = _kinds_of_json([payload], ts) if form == "json" else kinds_of(pa.ipc.open_stream(payload).schema)
+            found.update(kinds.items())
+        except (pa.ArrowException, OSError, ValueError) as err:
+            failure = failure or err
+    if not found:
+        reason = "nothing came" if failure is None else _reason(failure)
+        raise TraceError(f"{source}: its first payload cannot be read as {form}: {reason}") from failure
+    columns = dict(pair for pair, _ in reversed(found.most_common()))
+    return {name: "float" if found[name, "float"] and kind == "int" else kind for name, kind in columns.items()}
+
+
+def _kinds_of_json(payloads: Sequence[bytes], ts: str) -> dict[str, str]:
+    columns = kinds_of(_parse_json(payloads, None).schema)
+    if columns.get(ts) == "string":  # Arrow takes only whole seconds for times by itself
         with contextlib.suppress(pa.ArrowInvalid):
             _parse_json(payloads, pa.schema([(ts, KINDS["time"])]))
             columns[ts] = "time"

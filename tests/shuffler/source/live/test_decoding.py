@@ -82,6 +82,11 @@ def test_first_payloads_show_what_columns_hold(ts: str, kind: str) -> None:
     }
 
 
+def test_what_most_payloads_hold_counts_if_some_are_bad() -> None:
+    payloads = [b"{", b'{"id": "one", "x": 1}', b'{"id": 2, "x": 1}', b'{"id": 3, "x": 0.5}', b'{"id": 4, "x": 2}']
+    assert infer_columns("json", payloads, "ts", "topic t") == {"id": "int", "x": "float"}
+
+
 def test_what_cannot_be_inferred_is_said() -> None:
     with pytest.raises(TraceError, match=r"topic t: CSV payloads do not name their columns.*--schema id=int"):
         infer_columns("csv", [b"1,2"], "ts", "topic t")
