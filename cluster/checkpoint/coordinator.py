@@ -20,7 +20,7 @@ import pyarrow as pa
 import ray
 
 from actors.state.codec import ShufflerState, encode_shuffler
-from cluster.checkpoint.output import PublishedMatches
+from cluster.checkpoint.output import MatchOutput
 from cluster.checkpoint.store import CheckpointStore, Manifest, NotWritten, StoredState
 from cluster.deployment import Deployment
 from cluster.session import StreamPlace
@@ -58,7 +58,7 @@ class Coordinator:
         self,
         deployment: Deployment,
         store: CheckpointStore,
-        output: PublishedMatches,
+        output: MatchOutput,
         *,
         merge: Merge,
         plan: str,

@@ -19,7 +19,7 @@ from actors.group import Limits
 from actors.state.codec import UnitsCodec, UnitsState, decode_shuffler
 from actors.state.migrate import rescale, rescale_feeders
 from cluster.checkpoint.coordinator import SOURCE, Coordinator, Merge, Published
-from cluster.checkpoint.output import PublishedMatches
+from cluster.checkpoint.output import MatchOutput
 from cluster.checkpoint.store import CheckpointStore, Manifest
 from cluster.deployment import ActorLost, Deployment, Restored
 from cluster.feeding import BlockSource
@@ -98,7 +98,7 @@ class CheckpointedRuntime:
         source: BlockSource,
         *,
         merge: Merge,
-        output: PublishedMatches,
+        output: MatchOutput,
         checkpoints: Checkpoints,
         limits: Limits,
         options: RayOptions,

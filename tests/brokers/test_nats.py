@@ -82,6 +82,7 @@ def test_sequences_that_are_gone_are_named(server: NatsServer, caplog: pytest.Lo
     assert "events are lost" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_and_comes_back_loses_and_repeats_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

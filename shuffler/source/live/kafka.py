@@ -35,7 +35,7 @@ class KafkaSource:
     replayable = True
 
     def __init__(self, address: SourceAddress, columns: TraceColumns, letters: DeadLetters) -> None:
-        self._kafka = _client()
+        self._kafka = kafka_client()
         self._address = address
         self.name, self.identity = address.name, address.identity
         self._down_since: float | None = None
@@ -230,11 +230,12 @@ def _times_us(messages: list[Any], kind: Any) -> Ints:
     return np.array([stamp for _, stamp in map(kind.timestamp, messages)], dtype=np.int64) * 1_000
 
 
-def _client() -> Any:
+def kafka_client() -> Any:
+    """The client library, or one line that says how to install it."""
     try:
         import confluent_kafka
     except ImportError as err:
-        raise TraceError("reading from Kafka needs its client; install it with: pip install 'decopa[kafka]'") from err
+        raise TraceError("Kafka needs its client; install it with: pip install 'decopa[kafka]'") from err
     return confluent_kafka
 
 

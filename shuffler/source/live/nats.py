@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import threading
 import time
-from collections.abc import Collection, Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -21,18 +20,15 @@ from shuffler.rows.events import TraceColumns
 from shuffler.source.dead_letters import DeadLetters
 from shuffler.source.live.address import SourceAddress
 from shuffler.source.live.interface import Arrival
-from shuffler.source.live.kafka import client_settings
+from shuffler.source.live.nats_connection import ANSWER_S, NatsConnection, said
 from shuffler.source.live.payloads import PayloadReader, Records
 
 _LOG = logging.getLogger("decopa")
-_ANSWER_S = 5.0
 _MOST_RECORDS, _FIRST_RECORDS = 2_000, 500
 #: Pauses between attempts to have a consumer again.
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
 #: A stream that brings nothing for this long is asked whether it has something.
 _DOUBT_S = 2.0
-
-Result = TypeVar("Result")
 
 
 class NatsSource:
@@ -41,16 +37,14 @@ class NatsSource:
     replayable = True
 
     def __init__(self, address: SourceAddress, columns: TraceColumns, letters: DeadLetters) -> None:
-        self._nats = _client()
         self._address = address
         self.name, self.identity = address.name, address.identity
-        self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, name="decopa-nats", daemon=True).start()
         self._consumer: Any = None
         self._at, self._delivered, self._pending = 1, 0, 0
         self._down_since: float | None = None
         self._failures, self._retry_at, self._heard_at = 0, 0.0, time.monotonic()
-        self._connection = self._connect()
+        self._server = NatsConnection(address, self._lost)
+        self._nats = self._server.client
         first, last = self._ends()
         self._start = first if address.start == "earliest" else last + 1
         self._stop = last if address.until_end else None
@@ -99,13 +93,13 @@ class NatsSource:
         try:
             if self._consumer is None:
                 self._make_consumer()
-            messages = self._run(self._fetch(most, wait_s), wait_s + _ANSWER_S)
+            messages = self._server.run(self._fetch(most, wait_s), wait_s + ANSWER_S)
         except TraceError:
             raise
         except Exception as err:  # the client has a dozen kinds of errors for a server that is away
             self._trouble(err)
             return []
-        if messages or not self._connection.is_connected:
+        if messages or not self._server.is_connected:
             return self._in_sequence(messages)
         if time.monotonic() - self._heard_at > _DOUBT_S:
             self._forget_consumer()  # it may be gone without a word; a new one costs a question
@@ -145,40 +139,14 @@ class NatsSource:
 
     # ------------------------------------------------------------- the server
 
-    def _connect(self) -> Any:
-        servers = [f"nats://{server}" for server in self._address.servers.split(",")]
-        settings = client_settings(self._address.config)
-
-        async def connect() -> Any:
-            return await self._nats.connect(
-                servers,
-                max_reconnect_attempts=-1,
-                reconnect_time_wait=0.5,
-                connect_timeout=2,
-                error_cb=self._ignore,
-                disconnected_cb=self._lost,
-                reconnected_cb=self._ignore,
-                **settings,
-            )
-
-        try:
-            return self._run(connect(), _ANSWER_S)
-        except (OSError, TimeoutError, self._nats.errors.Error) as err:
-            raise TraceError(
-                f"no NATS server answers at {self._address.servers}: {_said(err)}; check the address, and that the "
-                "server runs"
-            ) from err
-        except TypeError as err:
-            raise TraceError(f"the NATS client refuses its settings: {err}; check the config file") from err
-
     def _ends(self) -> tuple[int, int]:
         """The first sequence number that there is and the last."""
         stream = self._address.topic
-        js = self._connection.jetstream(timeout=_ANSWER_S)
+        js = self._server.jetstream
         try:
-            state = self._run(js.stream_info(stream), _ANSWER_S).state
+            state = self._server.run(js.stream_info(stream)).state
         except self._nats.js.errors.NotFoundError as err:
-            known = [one.config.name for one in self._run(js.streams_info(), _ANSWER_S)]
+            known = [one.config.name for one in self._server.run(js.streams_info())]
             raise TraceError(
                 f"the NATS server at {self._address.servers} has no stream '{stream}'{did_you_mean(stream, known)}"
             ) from err
@@ -205,7 +173,7 @@ class NatsSource:
     def _make_consumer(self) -> None:
         """A consumer from the next sequence number on; it ends by itself when nobody asks it any more."""
         self._at = self._checked(self._at)
-        api, js = self._nats.js.api, self._connection.jetstream(timeout=_ANSWER_S)
+        api, js = self._nats.js.api, self._server.jetstream
         config = api.ConsumerConfig(
             ack_policy=api.AckPolicy.NONE,
             deliver_policy=api.DeliverPolicy.BY_START_SEQUENCE,
@@ -220,14 +188,14 @@ class NatsSource:
             bound = await js.pull_subscribe_bind(consumer=made.name, stream=self._address.topic)
             return bound, int(made.num_pending or 0)
 
-        self._consumer, self._pending = self._run(make(), _ANSWER_S)
+        self._consumer, self._pending = self._server.run(make())
         self._delivered = 0
 
     def _forget_consumer(self) -> None:
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             with contextlib.suppress(Exception):  # it may be gone, and its server with it
-                self._run(consumer.unsubscribe(), 1.0)
+                self._server.run(consumer.unsubscribe(), 1.0)
 
     def _trouble(self, err: Exception) -> None:
         self._forget_consumer()
@@ -235,7 +203,7 @@ class NatsSource:
         self._retry_at = time.monotonic() + min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**self._failures)
         if self._down_since is None:
             self._down_since = time.monotonic()
-            _LOG.warning("%s: the server does not answer (%s); trying again until it does", self.name, _said(err))
+            _LOG.warning("%s: the server does not answer (%s); trying again until it does", self.name, said(err))
 
     def _tell_back(self) -> None:
         if self._down_since is not None:
@@ -245,17 +213,6 @@ class NatsSource:
     async def _lost(self) -> None:
         """The connection broke: what the consumer was about to deliver may never come."""
         self._consumer = None
-
-    async def _ignore(self, *_: object) -> None:
-        """The client prints what it is not asked to pass on."""
-
-    def _run(self, work: Coroutine[Any, Any, Result], timeout_s: float) -> Result:
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result(timeout_s)
-        except TimeoutError:
-            future.cancel()
-            raise
 
 
 class _Delivery:
@@ -269,17 +226,3 @@ class _Delivery:
         first = 5 if len(tokens) == 9 else 7
         self.sequence, self.number, self.time_ns, self.pending = map(int, tokens[first : first + 4])
         self.payload: bytes = message.data
-
-
-def _said(err: BaseException) -> str:
-    return str(err) or type(err).__name__
-
-
-def _client() -> Any:
-    try:
-        import nats
-        import nats.js.api
-        import nats.js.errors
-    except ImportError as err:
-        raise TraceError("reading from NATS needs its client; install it with: pip install 'decopa[nats]'") from err
-    return nats
