@@ -101,8 +101,8 @@ class TraceBlocks:
 
 
 def pack_block(block: Block, form: EventFormat) -> FeedBlock:
-    ts = form.columns.ts
-    first = timestamps_us(block.rows.column(ts).slice(0, 1), ts, block.place)
+    columns = form.columns
+    first = timestamps_us(block.rows.column(columns.ts).slice(0, 1), columns.ts, block.place, columns.unit)
     return FeedBlock(_stream_of(block.rows), block.rows.num_rows, block.place, int(first[0]), block.position)
 
 

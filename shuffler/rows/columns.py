@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from decopa.errors import TraceError
 from decopa.query.schema import NULL, Kind
 from shuffler.rows.strings import StringPool, distinct_texts
+from shuffler.rows.times import UNITS, parsed, rounded, scaled
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -111,18 +112,45 @@ def kind_of(kind: pa.DataType) -> Kind | None:
     return None
 
 
-def timestamps_us(array: pa.Array, column: str, place: Place) -> Ints:
-    """Timestamps of events in microseconds; every event needs one."""
-    if not (is_clock(array.type) or pa.types.is_integer(array.type)):
+def timestamps_us(array: pa.Array, column: str, place: Place, unit: str | None = None) -> Ints:
+    """Timestamps of events in microseconds; every event needs one.
+
+    `unit` is that of numbers; without it whole numbers are microseconds, and others seconds.
+    """
+    if is_text(array.type):
+        return _times_in_text(array, column, place)
+    if not (is_clock(array.type) or pa.types.is_integer(array.type) or pa.types.is_floating(array.type)):
         raise TraceError(
-            f"{place.source}: column '{column}' holds {array.type}, not times; make it timestamps "
-            "or whole microseconds, or name another column with --ts (TraceColumns(ts=...))"
+            f"{place.source}: column '{column}' holds {array.type}, not times; make it timestamps or numbers, or name "
+            "another column with --ts (TraceColumns(ts=...))"
         )
     _refuse_null(array, column, place, "has no timestamp; give it one or leave the event out")
     if is_clock(array.type):
         return _clock_us(array, column, place)
-    values = _integers(array, column, place)
-    _refuse(np.abs(values) > MAX_TS_US, array, column, place, "is out of range for microseconds; check its unit")
+    if pa.types.is_floating(array.type):
+        unit = unit or "s"
+        values, wrong = rounded(array.cast(pa.float64()).to_numpy(), unit, MAX_TS_US)
+    else:
+        unit = unit or "us"
+        values, wrong = scaled(_integers(array, column, place), unit, MAX_TS_US)
+    _refuse(wrong, array, column, place, f"is out of range for {UNITS[unit]}; check its unit (--ts-unit)")
+    return values
+
+
+def _times_in_text(array: pa.Array, column: str, place: Place) -> Ints:
+    texts = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+    _refuse_null(texts, column, place, "has no timestamp; give it one or leave the event out")
+    check_text(texts, column, place)
+    values, wrong = parsed(texts)
+    if len(wrong) > 1 and wrong.all():
+        raise TraceError(
+            f"{place.source}: column '{column}' holds text such as '{shown(texts, 0)}', not times; name another column "
+            "with --ts (TraceColumns(ts=...))"
+        )
+    if wrong.any():
+        problem = "is no time; write it like 2024-05-01 10:00:00.25, or name another column with --ts"
+        raise place.refusal(column, wrong, problem, texts)
+    _refuse(np.abs(values) > MAX_TS_US, texts, column, place, "is out of range for microseconds")
     return values
 
 

@@ -25,17 +25,24 @@ from shuffler.rows.columns import (
     type_labels,
 )
 from shuffler.rows.strings import StringPool
+from shuffler.rows.times import UNITS
 
 
 @dataclass(frozen=True, slots=True)
 class TraceColumns:
-    """What the user calls the columns that every trace has."""
+    """What the user calls the columns that every trace has, and the unit of times that are numbers.
+
+    Without a unit whole numbers are microseconds, unless they look like dates in another unit, and fractions seconds.
+    """
 
     id: str = "id"
     ts: str = "ts"
     type: str = "type"
+    unit: str | None = None
 
     def __post_init__(self) -> None:
+        if self.unit is not None and self.unit not in UNITS:
+            raise TraceError(f"unknown unit of times '{self.unit}'; choose --ts-unit {', '.join(UNITS)}")
         if len({self.id, self.ts, self.type}) < 3:
             raise TraceError(
                 f"id, ts and type need a column each, got '{self.id}', '{self.ts}' and '{self.type}'; "
@@ -106,7 +113,7 @@ class EventConverter:
     ) -> EventBatch:
         """The rows, which must not be none, with these attributes; what does not fit is refused with its place."""
         names = self._form.columns
-        ts = timestamps_us(rows.column(names.ts), names.ts, place)
+        ts = timestamps_us(rows.column(names.ts), names.ts, place, names.unit)
         ids = identities(rows.column(names.id), names.id, place)
         if not isinstance(ids, np.ndarray):
             ids = np.arange(first_ordinal, first_ordinal + len(ts), dtype=np.int64)

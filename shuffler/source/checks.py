@@ -89,11 +89,11 @@ def survey(reader: Reader, columns: TraceColumns, letters: DeadLetters) -> Surve
     disorder: str | None = None
     rows = first = 0
     for batch in reader.read(names, SURVEY_ROWS):
-        place = Place(reader.name, first)
+        place = reader.place(first, batch.num_rows)
         first += batch.num_rows
         if letters.diverting:
             batch, place = letters.sift(batch, place, lambda some, here: check_rows(some, here, columns))
-        ts = timestamps_us(batch.column(0), columns.ts, place)
+        ts = timestamps_us(batch.column(0), columns.ts, place, columns.unit)
         disorder = disorder or order.see(ts, batch.column(0), place)
         ids.see(identities(batch.column(1), columns.id, place))
         labels = type_labels(batch.column(2), columns.type, place)
@@ -106,10 +106,9 @@ def survey(reader: Reader, columns: TraceColumns, letters: DeadLetters) -> Surve
 def _check_all_ids(reader: Reader, columns: TraceColumns, letters: DeadLetters, rows: int) -> int:
     """Refuses the first id that appeared before, or puts all such rows aside and returns how many there are."""
     ids = pa.chunked_array([batch.column(0) for batch in reader.read((columns.id,), SURVEY_ROWS)])
-    place, before = Place(reader.name), len(letters)
+    place, before = reader.place(0, rows), len(letters)
     if before:
-        kept = np.ones(rows, dtype=np.bool_)
-        kept[letters.rows] = False
+        kept = ~np.isin(place.numbers(rows), letters.rows)
         ids, place = ids.filter(pa.array(kept)), place.only(kept)
     try:
         check_unique(ids, columns.id, place)
@@ -129,7 +128,7 @@ def check_rows(
     nan_as_null: bool = False,
 ) -> None:
     """Refuses rows that could not be converted; `attributes` are columns beside those that every trace has."""
-    timestamps_us(rows.column(columns.ts), columns.ts, place)
+    timestamps_us(rows.column(columns.ts), columns.ts, place, columns.unit)
     identities(rows.column(columns.id), columns.id, place)
     type_labels(rows.column(columns.type), columns.type, place)
     for name in attributes:

@@ -70,7 +70,7 @@ class DeadLetters:
 
     @property
     def rows(self) -> Ints:
-        """Their numbers, from 0, in order."""
+        """Numbers, from 0, in order, of rows that were put aside and may be read again."""
         if len(self._in_order) < len(self._rows):
             self._in_order = np.array(sorted(self._rows), dtype=np.int64)
         return self._in_order
@@ -87,8 +87,13 @@ class DeadLetters:
     def sift(
         self, rows: pa.RecordBatch, place: Place, check: Callable[[pa.RecordBatch, Place], object]
     ) -> tuple[pa.RecordBatch, Place]:
-        """The rows that `check` lets pass, and their place. It names all rows that break a rule at once, so it is
-        called again at most once for each rule."""
+        """The rows that `check` lets pass, and their place; those that are known to be bad are left out.
+
+        It names all rows that break a rule at once, so it is called again at most once for each rule.
+        """
+        known = self.rows
+        if len(known) and not (kept := ~np.isin(place.numbers(rows.num_rows), known)).all():
+            rows, place = rows.filter(pa.array(kept)), place.only(kept)
         while True:
             try:
                 check(rows, place)

@@ -9,7 +9,8 @@ memory for the whole stream; increasing ids are safe.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -18,24 +19,28 @@ import pyarrow as pa
 
 from decopa.errors import TraceError, did_you_mean
 from decopa.query.schema import Column, Kind, Schema
-from shuffler.rows.columns import Ints, Place, kind_of, timestamps_us
+from shuffler.rows.columns import MAX_TS_US, Ints, Place, kind_of, timestamps_us
 from shuffler.rows.events import EventBatch, EventConverter, EventFormat, TraceColumns
 from shuffler.rows.strings import StringPool
+from shuffler.rows.times import UNITS, guessed_unit, shown_time
 from shuffler.source.block import Block
 from shuffler.source.checks import Survey, check_rows, survey
 from shuffler.source.dead_letters import BadRows, DeadLetters, StreamLetters
+from shuffler.source.files import open_files
 from shuffler.source.lateness import Lateness
 from shuffler.source.live.address import SourceAddress, is_address, parse_address
 from shuffler.source.live.interface import BatchReader, LiveReader
 from shuffler.source.live.opening import open_live
 from shuffler.source.live.stream import LiveStream
-from shuffler.source.readers import Reader, StreamReader, TableReader, open_file
+from shuffler.source.readers import Reader, StreamReader, TableReader
 
 __all__ = ["Block", "EventBatch", "Lateness", "TraceColumns", "TraceSource", "open_trace"]
 
 #: What `open_trace` takes; a list of record batches and anything that exports an Arrow stream (a data frame of pandas
 #: or polars) counts as a table.
-Events: TypeAlias = pa.Table | pa.RecordBatch | str | Path | SourceAddress | Iterable[pa.RecordBatch]
+Events: TypeAlias = (
+    pa.Table | pa.RecordBatch | str | Path | SourceAddress | Iterable[pa.RecordBatch] | Sequence[str | Path]
+)
 
 #: Rows that are converted together; batches are slices of them.
 BLOCK_ROWS = 65_536
@@ -85,6 +90,9 @@ class TraceSource:
                 self.notices.append(f"'{name}' means column '{column_of[name]}'; column '{name}' is not used")
         schema = _schema_of(reader, columns, column_of, found, nan_as_null=nan_as_null)
         id_type, ts_type = (reader.schema.field(name).type for name in (columns.id, columns.ts))
+        whole_us = pa.types.is_integer(ts_type) and columns.unit in (None, "us")
+        if not whole_us and not pa.types.is_timestamp(ts_type):
+            ts_type = pa.timestamp("us")  # of text, dates, fractions and other units matches have timestamps
         self.format = EventFormat(columns, column_of, schema, id_type, ts_type, nan_as_null=nan_as_null)
         self._converter = EventConverter(self.format)
         self._times_us = (0, 0)
@@ -154,7 +162,7 @@ class TraceSource:
     def _ends_of(self, block: Block) -> tuple[int, int]:
         column = block.rows.column(self._columns.ts)
         ends = (column.slice(0, 1), column.slice(len(column) - 1, 1))
-        first, last = (timestamps_us(end, self._columns.ts, block.place) for end in ends)
+        first, last = (timestamps_us(end, self._columns.ts, block.place, self._columns.unit) for end in ends)
         return int(first[0]), int(last[0])
 
     @property
@@ -190,29 +198,26 @@ class TraceSource:
     def _stored_blocks(self, wanted: list[str], rows: int) -> Iterator[Block]:
         first = 0
         for batch in self._reader.read(wanted, rows):
-            block = Block(batch, Place(self._reader.name, first))
+            block = Block(batch, self._reader.place(first, batch.num_rows))
             yield self._sifted(block, wanted) if self.dead_letters.diverting else block
             first += batch.num_rows
 
     def _sifted(self, block: Block, wanted: list[str]) -> Block:
         """The block without bad rows, those that earlier passes found among them."""
-        rows, place, known = block.rows, block.place, self.dead_letters.rows
-        numbers = place.numbers(rows.num_rows)
-        if len(known) and (kept := ~np.isin(numbers, known)).sum() < len(numbers):
-            rows, place = rows.filter(pa.array(kept)), place.only(kept)
         nan_as_null, columns = self.format.nan_as_null, self._columns
 
         def check(some: pa.RecordBatch, here: Place) -> None:
             check_rows(some, here, columns, wanted[3:], nan_as_null)
 
-        return Block(*self.dead_letters.sift(rows, place, check))
+        return Block(*self.dead_letters.sift(block.rows, block.place, check))
 
     def _sorted_blocks(self, wanted: list[str], rows: int) -> Iterator[Block]:
         """The columns asked for in memory, in stable time order."""
         blocks = list(self._stored_blocks(wanted, rows))
         numbers = np.concatenate([block.place.numbers(block.rows.num_rows) for block in blocks])
         table = pa.Table.from_batches([block.rows for block in blocks]).unify_dictionaries().combine_chunks()
-        parts = [timestamps_us(chunk, self._columns.ts, Place(self._reader.name)) for chunk in table.column(0).chunks]
+        place, unit = Place(self._reader.name), self._columns.unit
+        parts = [timestamps_us(chunk, self._columns.ts, place, unit) for chunk in table.column(0).chunks]
         order: Ints = np.argsort(np.concatenate(parts), kind="stable")
         for start in range(0, len(order), rows):
             some = order[start : start + rows]
@@ -243,27 +248,56 @@ def open_trace(
     nan_as_null: bool = False,
     lateness: Lateness = DEFAULT_LATENESS,
     bad_rows: BadRows = DEFAULT_BAD_ROWS,
+    kinds: Mapping[str, str] | None = None,
 ) -> TraceSource:
-    """Opens a table, a file (Parquet, CSV, JSON lines), a directory of Parquet files, or a live stream.
+    """Opens a table, a file (Parquet, CSV, JSON lines), a directory of Parquet files, a pattern or list of files, the
+    address of a live source, or a live stream.
 
     Events out of order are sorted, with a notice, or refused with `assume_sorted`. NaN in an attribute that is asked
     for is refused, or a missing value with `nan_as_null`. `lateness` is about live streams, which cannot be sorted as
-    a whole: how far their events may be out of order. `bad_rows` says what becomes of rows with unusable values.
+    a whole: how far their events may be out of order. `bad_rows` says what becomes of rows with unusable values,
+    `kinds` what columns of CSV and JSON hold, where they do not show it themselves ({"x": "float"}).
     """
     if isinstance(events, SourceAddress) or is_address(events):
         address = events if isinstance(events, SourceAddress) else parse_address(str(events))
         stream_letters = StreamLetters(bad_rows, address.name)
         live = open_live(address, columns, stream_letters)
         return _live_source(live, columns, lateness, stream_letters, nan_as_null, address.idle_after_s)
-    reader = _reader_of(events, columns)
+    reader = _reader_of(events, columns, kinds or {}, divert=bad_rows.policy == "divert")
     if isinstance(reader, LiveReader):
         return _live_source(reader, columns, lateness, StreamLetters(bad_rows, reader.name), nan_as_null)
     _check_columns(reader, columns)
+    columns, guess = _with_unit(reader, columns)
     letters = DeadLetters(bad_rows, reader.name)
+    for misfit in reader.misfits:
+        letters.put_values(Place(reader.name, misfit.row), [(0, misfit.reason, misfit.values)])
     found = survey(reader, columns, letters)
     if not found.row_count and isinstance(events, str | Path):
         raise TraceError(f"{reader.name} has no events; check that it is the right file")
-    return TraceSource(reader, columns, found, assume_sorted=assume_sorted, nan_as_null=nan_as_null, letters=letters)
+    source = TraceSource(reader, columns, found, assume_sorted=assume_sorted, nan_as_null=nan_as_null, letters=letters)
+    source.notices += guess
+    return source
+
+
+def _with_unit(reader: Reader, columns: TraceColumns) -> tuple[TraceColumns, list[str]]:
+    """The columns with the unit of times, guessed from the first rows if nobody has said it, and what to tell."""
+    kind = reader.schema.field(columns.ts).type
+    if columns.unit is not None or not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        return columns, []
+    first = next((batch.column(0) for batch in reader.read((columns.ts,), BLOCK_ROWS) if batch.num_rows), None)
+    if first is None or first.null_count == len(first):
+        return columns, []
+    values = first.drop_null().to_numpy(zero_copy_only=False)
+    whole = values[np.isfinite(values) & (np.abs(values) <= MAX_TS_US)].astype(np.int64)
+    unit, default = guessed_unit(whole), "us" if pa.types.is_integer(kind) else "s"
+    if unit in ("us", default):
+        return columns, []
+    told = (
+        f"took the times in column '{columns.ts}' for {UNITS[unit]} since 1970 (the first is "
+        f"{shown_time(int(whole[0]), unit)}); if they are {UNITS[default]}, say --ts-unit {default} "
+        f"(TraceColumns(unit='{default}'))"
+    )
+    return replace(columns, unit=unit), [told]
 
 
 def _live_source(
@@ -288,9 +322,11 @@ def _live_source(
     )
 
 
-def _reader_of(events: Events, columns: TraceColumns) -> Reader:
-    if isinstance(events, str | Path):
-        return open_file(Path(events), ts=columns.ts, categorical=columns.type)
+def _reader_of(events: Events, columns: TraceColumns, kinds: Mapping[str, str], *, divert: bool) -> Reader:
+    paths = [events] if isinstance(events, str | Path) else events
+    if isinstance(paths, list | tuple) and paths and all(isinstance(path, str | Path) for path in paths):
+        texts = (columns.id, columns.type)
+        return open_files([Path(path) for path in paths], ts=columns.ts, texts=texts, kinds=kinds, divert=divert)
     if isinstance(events, pa.RecordBatch):
         return TableReader(pa.Table.from_batches([events]))
     if isinstance(events, list | tuple) and events and all(isinstance(batch, pa.RecordBatch) for batch in events):

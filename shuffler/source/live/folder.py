@@ -19,11 +19,12 @@ from decopa.errors import TraceError
 from shuffler.rows.columns import Place
 from shuffler.rows.events import TraceColumns
 from shuffler.source.dead_letters import DeadLetters
+from shuffler.source.files import open_files
 from shuffler.source.letters import values_of
 from shuffler.source.live.address import SourceAddress
 from shuffler.source.live.decoding import fit_rows, kinds_of, schema_of
 from shuffler.source.live.interface import Arrival
-from shuffler.source.readers import CSV_SUFFIXES, JSON_SUFFIXES, PARQUET_SUFFIXES, open_file
+from shuffler.source.readers import CSV_SUFFIXES, JSON_SUFFIXES, PARQUET_SUFFIXES, Reader
 
 _LOG = logging.getLogger("decopa")
 _SUFFIXES = (*PARQUET_SUFFIXES, *CSV_SUFFIXES, *JSON_SUFFIXES)
@@ -159,14 +160,27 @@ class FolderSource:
         yield Arrival("", last.rows, last.place, {name: DONE, **forgotten})
 
     def _batches(self, path: Path) -> Iterator[pa.RecordBatch]:
-        reader = open_file(path, ts=self._trace_columns.ts, categorical=self._trace_columns.type)
+        reader = self._opened(path)
+        self._note(path, reader)
         missing = [name for name in self._required if name not in reader.schema.names]
         if missing:
             raise TraceError(f"{path} has no column '{missing[0]}'; its columns are {', '.join(reader.schema.names)}")
         there = [name for name in self._names if name in reader.schema.names]
+        words = [one.row for one in reader.misfits if not one.left_out]
+        first = 0
         for batch in reader.read(there, BLOCK_ROWS):
+            if words:
+                numbers = reader.place(first, batch.num_rows).numbers(batch.num_rows)
+                first += batch.num_rows
+                batch = batch.filter(pa.array(~np.isin(numbers, words)))
             for start in range(0, batch.num_rows, BLOCK_ROWS):
                 yield batch.slice(start, BLOCK_ROWS)
+
+    def _note(self, path: Path, reader: Reader) -> None:
+        """Puts aside what the reader could not read; of a file that was begun before, that is done."""
+        if not self._offsets.get(path.name):
+            for one in reader.misfits:
+                self._letters.put_values(Place(str(path), one.row), [(0, one.reason, one.values)])
 
     @property
     def _required(self) -> tuple[str, str, str]:
@@ -198,5 +212,8 @@ class FolderSource:
                 _LOG.warning("%s has no files yet; waiting for the first one, to see what columns it has", self.name)
                 told = True
             self._sleep(0.2)
+        return kinds_of(self._opened(files[0]).schema)
+
+    def _opened(self, path: Path) -> Reader:
         columns = self._trace_columns
-        return kinds_of(open_file(files[0], ts=columns.ts, categorical=columns.type).schema)
+        return open_files([path], ts=columns.ts, texts=(columns.id, columns.type), divert=self._letters.diverting)

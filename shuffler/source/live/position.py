@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from decopa.errors import CheckpointError
 from shuffler.rows.columns import Place, timestamps_us
+from shuffler.rows.events import TraceColumns
 from shuffler.source.lateness import BufferState, Run
 from shuffler.source.live.merging import LaneState, MergeState
 
@@ -61,7 +62,7 @@ class Position:
         return bytes(stream.getvalue())
 
     @classmethod
-    def decode(cls, content: bytes, where: str, ts_column: str) -> Position:
+    def decode(cls, content: bytes, where: str, columns: TraceColumns) -> Position:
         try:
             with pa.ipc.open_stream(content) as reader:
                 document = json.loads(reader.schema.metadata[_KEY])
@@ -69,7 +70,7 @@ class Position:
             if document["version"] != _VERSION:
                 raise CheckpointError(f"{where} has version {document['version']}; this decopa reads {_VERSION}")
             held: dict[tuple[int, int], tuple[Run, ...]] = {}
-            for key, run in _runs(table, ts_column):
+            for key, run in _runs(table, columns):
                 held[key] = (*held.get(key, ()), run)
             lanes = {
                 name: LaneState(
@@ -91,14 +92,14 @@ def _with_numbers(run: Run, lane: int, stage: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=[*run.rows.schema.names, _LANE, _STAGE, _NUMBER])
 
 
-def _runs(table: pa.Table, ts_column: str) -> list[tuple[tuple[int, int], Run]]:
+def _runs(table: pa.Table, columns: TraceColumns) -> list[tuple[tuple[int, int], Run]]:
     found = []
     for batch in table.to_batches():
         if not batch.num_rows:
             continue
         rows = batch.select([name for name in batch.schema.names if name not in (_LANE, _STAGE, _NUMBER)])
         rows = rows.replace_schema_metadata(None)
-        ts = timestamps_us(rows.column(ts_column), ts_column, Place("the checkpoint"))
+        ts = timestamps_us(rows.column(columns.ts), columns.ts, Place("the checkpoint"), columns.unit)
         numbers = batch.column(_NUMBER).to_numpy()
         key = (batch.column(_LANE)[0].as_py(), batch.column(_STAGE)[0].as_py())
         found.append((key, Run(rows, ts, numbers)))

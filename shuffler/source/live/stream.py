@@ -97,7 +97,8 @@ class LiveStream:
         ids.see(identities(rows.column(names.id), names.id, place))
         if not ids.increasing:
             rows, place = self._letters.sift(rows, place, self._check_unique)
-        self._merge.arrive(arrival.partition, rows, timestamps_us(rows.column(names.ts), names.ts, place), place)
+        times = timestamps_us(rows.column(names.ts), names.ts, place, names.unit)
+        self._merge.arrive(arrival.partition, rows, times, place)
 
     def _check(self, rows: pa.RecordBatch, place: Place, wanted: Sequence[str]) -> None:
         check_rows(rows, place, self._columns, wanted[3:], self._nan_as_null)
@@ -134,7 +135,7 @@ class LiveStream:
         return Position(self._reader.identity, dict(self._offsets), self._merge.snapshot(rest), marks)
 
     def _position(self, saved: bytes) -> Position:
-        position = Position.decode(saved, "the position of the source in the checkpoint", self._columns.ts)
+        position = Position.decode(saved, "the position of the source in the checkpoint", self._columns)
         if position.identity != self._reader.identity:
             raise CheckpointError(
                 f"the checkpoint belongs to {position.identity}, not to {self._reader.identity}; name another folder "
