@@ -14,6 +14,7 @@ from actors.columnar.memory import Spill
 from actors.columnar.store import load_merging
 from actors.operators.base import OperatorSpec
 from actors.unit import Channel, ProcessingUnit, UnitState
+from decopa.choices import DEFAULT_MAX_MATCHES, DEFAULT_MAX_STATE_BYTES
 from decopa.errors import CheckpointError
 from decopa.planning.plan import PlanOperator, QueryPlan
 from decopa.planning.subquery import SubQuery
@@ -33,8 +34,8 @@ class Limits:
     With `spill`, what is more than that goes to files.
     """
 
-    max_matches: int = 10_000_000
-    max_state_bytes: int = 4 * 2**30
+    max_matches: int = DEFAULT_MAX_MATCHES
+    max_state_bytes: int = DEFAULT_MAX_STATE_BYTES
     spill: Spill | None = None
 
 

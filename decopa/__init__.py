@@ -9,8 +9,9 @@ if TYPE_CHECKING:
     from actors.group import Limits
     from cluster.checkpoint.recovery import Checkpoints
     from cluster.options import Placement, RayOptions
-    from costmodel.capacity import Capacity, Objective
+    from costmodel.capacity import Capacity
     from costmodel.statistics import Statistics
+    from decopa.choices import Objective
     from decopa.errors import (
         CheckpointError,
         DecoPaError,
@@ -44,7 +45,7 @@ _HOME = {
     "RunResult": "decopa.runs.execute",
     "TraceColumns": "shuffler.rows.events",
     "Capacity": "costmodel.capacity",
-    "Objective": "costmodel.capacity",
+    "Objective": "decopa.choices",
     "Statistics": "costmodel.statistics",
     "make_plan": "decopa.runs.execute",
     "plan": "decopa.runs.execute",

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from decopa.choices import DEFAULT_MAX_SPILL_BYTES
 from decopa.errors import LimitError
 from shuffler.rows.batch import Array
 
@@ -29,7 +30,7 @@ class Spill:
     """A folder on every node for what a unit cannot keep in memory, and how much each unit may put there."""
 
     folder: Path
-    max_bytes: int = 64 * 2**30
+    max_bytes: int = DEFAULT_MAX_SPILL_BYTES
 
     def __post_init__(self) -> None:
         if self.max_bytes < 1:

@@ -27,6 +27,7 @@ from cluster.options import RayOptions
 from cluster.placement import NoRoom
 from cluster.ray_runtime import RayRun, run_report
 from cluster.session import Progress, Session
+from decopa.choices import DEFAULT_CHECKPOINT_S
 from decopa.errors import CheckpointError, DeployError
 from decopa.planning.plan import Plan
 from decopa.planning.validate import check_structure
@@ -48,7 +49,7 @@ class Checkpoints:
     """
 
     location: str
-    every_s: float = 1.0
+    every_s: float = DEFAULT_CHECKPOINT_S
     keep: int = 3
     retries: int = 5
 

@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from cluster.spark.blocks import Block, BlockReader, disorder_of, fetched_blocks, ids_increase, release
 from cluster.spark.failures import failing_as_trace_error
+from decopa.choices import MISSING_POLICIES, MissingPolicy
 from decopa.errors import TraceError, did_you_mean
 from shuffler.rows.events import TraceColumns
 from shuffler.source.checks import Survey
@@ -29,7 +30,6 @@ ROWS_PER_BLOCK = 250_000
 #: A partition with more rows than this is split, to keep blocks small against the object store.
 MAX_ROWS_PER_BLOCK = 2_000_000
 DEFAULT_COLUMNS = TraceColumns()
-Missing = Literal["fail", "drop"]
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def clean(
     df: DataFrame,
     columns: TraceColumns = DEFAULT_COLUMNS,
     *,
-    missing: Missing = "fail",
+    missing: MissingPolicy = "fail",
     name: str = "the data frame",
 ) -> CleanTrace:
     """The events of a frame, with times typed; one pass over ids, times and types.
@@ -181,7 +181,7 @@ def load_trace(
     df: DataFrame,
     columns: TraceColumns = DEFAULT_COLUMNS,
     *,
-    missing: Missing = "fail",
+    missing: MissingPolicy = "fail",
     partitions: int | None = None,
     name: str = "the data frame",
 ) -> LoadedTrace:
@@ -293,7 +293,7 @@ def _check_columns(df: DataFrame, columns: TraceColumns, name: str) -> None:
 
 
 def _check_missing(missing: str) -> None:
-    if missing not in ("fail", "drop"):
+    if missing not in MISSING_POLICIES:
         raise TraceError(f"missing values can 'fail' or 'drop', got '{missing}'")
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from decopa.choices import PART_FORMATS
 from decopa.commands import run_options
 from decopa.commands.inputs import STANDARD_INPUT, capacity_of
 from decopa.commands.option_types import count, duration
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from costmodel.statistics import Statistics
     from decopa.planning.plan import Plan
     from decopa.query.query import Query
-
-FORMATS = ("parquet", "jsonl")
 
 
 def add_checkpoint_arguments(run: argparse.ArgumentParser) -> None:
@@ -35,7 +34,9 @@ def add_checkpoint_arguments(run: argparse.ArgumentParser) -> None:
     safe.add_argument(
         "--checkpoint-every", metavar="TIME", type=duration, default=1_000_000, help="how often (default: 1 s)"
     )
-    safe.add_argument("--out-format", choices=FORMATS, default=FORMATS[0], help="of the parts (default: %(default)s)")
+    safe.add_argument(
+        "--out-format", choices=PART_FORMATS, default=PART_FORMATS[0], help="of the parts (default: %(default)s)"
+    )
 
 
 def add_resume_arguments(resume: argparse.ArgumentParser) -> None:

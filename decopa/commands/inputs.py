@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from decopa.errors import DecoPaError, PlanError, QueryError, StatisticsError
 
 if TYPE_CHECKING:
-    from costmodel.capacity import Capacity, Objective
+    from costmodel.capacity import Capacity
     from costmodel.statistics import Statistics
-    from costmodel.throughput import Reading
+    from decopa.choices import Objective, Reading
     from decopa.planning.plan import Plan
     from decopa.planning.price import PricedPlan
     from decopa.query.query import Query
@@ -103,13 +103,13 @@ def capacity_of(args: argparse.Namespace) -> Capacity:
 
 
 def objective_of(args: argparse.Namespace) -> Objective:
-    from costmodel.capacity import Objective
+    from decopa.choices import Objective
 
     return Objective(args.objective)
 
 
 def reading_of(args: argparse.Namespace) -> Reading:
-    from costmodel.throughput import Reading
+    from decopa.choices import Reading
 
     return Reading(args.reading)
 

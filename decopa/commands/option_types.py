@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
+from decopa.choices import COLUMN_KINDS
 from decopa.query.names import duration_us
 
 #: What `--schema` can say that a column holds; `shuffler.source.json_lines.KINDS` has the types.
-COLUMN_KINDS = ("int", "float", "string", "bool", "time", "utc")
 
 
 def count(text: str) -> int:

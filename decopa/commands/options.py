@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from decopa import __version__
+from decopa.choices import OBJECTIVES, READINGS, STRATEGIES
 from decopa.commands import calibrate as calibrate_command
 from decopa.commands import scale as scale_command
 from decopa.commands.durable import add_checkpoint_arguments, add_resume_arguments
@@ -15,10 +16,6 @@ from decopa.commands.raw_traces import add_trace_commands
 from decopa.commands.run_options import EXAMPLES, add_bad_row_arguments, add_runtime_arguments, add_stream_arguments
 from decopa.commands.spark import add_spark_argument
 from decopa.errors import DecoPaError
-
-STRATEGIES = ("left-deep", "decopa", "decopa-paper", "exhaustive", "hybrid", "state", "rip", "centralized")
-READINGS = ("linear", "rates")
-OBJECTIVES = ("limits", "busy")
 
 _QUERY_HELP = "a file with one or more queries, or the text of a query"
 _RUN_ABOUT = """\

@@ -15,13 +15,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from decopa.choices import UNKNOWN_AGES
 from decopa.commands.terminal import tell
 from decopa.errors import OutputError, TraceError
 
 if TYPE_CHECKING:
     from cluster.spark.publishers.raw_traces import CheckedRows, RawFile, TraceReport
-
-_UNKNOWN_AGES = ("young", "old", "drop")
 
 # ------------------------------------------------------------------ arguments
 
@@ -66,8 +65,8 @@ def add_trace_commands(kinds: Any) -> None:
     )
     citibike.add_argument(
         "--unknown-age",
-        choices=_UNKNOWN_AGES,
-        default=_UNKNOWN_AGES[0],
+        choices=UNKNOWN_AGES,
+        default=UNKNOWN_AGES[0],
         help="what subscribers without a birth year are, such as all since 2021 (default: %(default)s)",
     )
 

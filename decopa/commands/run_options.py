@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from decopa.choices import BAD_ROW_POLICIES, LATE_POLICIES, PLACEMENTS, RUNTIMES
 from decopa.commands.option_types import count, duration, kinds, pin, positive
 from decopa.errors import DecoPaError
 
@@ -15,11 +16,6 @@ if TYPE_CHECKING:
     from costmodel.capacity import Capacity
     from shuffler.source.dead_letters import BadRows
     from shuffler.source.lateness import Lateness
-
-RUNTIMES = ("local", "ray")
-PLACEMENTS = ("SPREAD", "PACK", "STRICT_SPREAD", "STRICT_PACK")
-LATE_POLICIES = ("fail", "drop", "divert")
-BAD_ROW_POLICIES = ("fail", "divert")
 
 EXAMPLES = """examples:
   decopa run 'PATTERN SEQ(A a, B b) WHERE a.x < b.x WITHIN 10 s' --trace trace.parquet --units 4 --out matches.parquet

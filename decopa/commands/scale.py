@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from decopa.choices import COST_BASED, SCALED_STRATEGIES
 from decopa.commands.inputs import capacity_of, objective_of, open_stored, read_queries, read_statistics, reading_of
 from decopa.commands.option_types import count, positive
 from decopa.commands.terminal import progress_line, tell
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from decopa.query.query import Query
     from decopa.runs.scale_points import Point, PointKey
 
-DEFAULT_STRATEGIES = "decopa,hybrid,centralized"
+DEFAULT_STRATEGIES = ",".join(SCALED_STRATEGIES)
 ABOUT = """\
 For each number of units and each strategy: plans, deploys on Ray, and searches the largest rate of
 events that is sustained, which is one at which no backlog grows during the window of observation.
@@ -63,12 +64,10 @@ def counts(text: str) -> list[int]:
 
 
 def scale_command(args: argparse.Namespace) -> None:
-    from decopa.planning.planner import STRATEGIES
-
     strategies = [name.strip() for name in args.strategies.split(",") if name.strip()]
     for name in strategies:
-        if name not in STRATEGIES:
-            raise PlanError(f"unknown strategy '{name}'{did_you_mean(name, STRATEGIES)}")
+        if name not in COST_BASED:
+            raise PlanError(f"unknown strategy '{name}'{did_you_mean(name, COST_BASED)}")
     if args.emulate and not (args.iota or args.kappa or args.capacity):
         raise DecoPaError("--emulate needs to know the capacity of a unit; give --iota and --kappa, or --capacity FILE")
     if args.target_rate and not args.emulate:

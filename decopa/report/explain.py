@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from costmodel.logarithms import MAX_VALUE
-from costmodel.throughput import Reading
+from decopa.choices import Reading
 from decopa.errors import PlanError
 from decopa.planning.plan import Plan, PlanOperator, QueryPlan
 from decopa.planning.price import OperatorFigures, PricedPlan, units_of

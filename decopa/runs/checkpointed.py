@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from actors.group import Limits
 from costmodel.capacity import Capacity
+from decopa.choices import LatePolicy
 from decopa.errors import CheckpointError, StatisticsError
 from decopa.language.text.parser import parse_workload
 from decopa.planning.plan import Plan
@@ -30,7 +31,7 @@ from decopa.runs.execute import (
 from decopa.runs.measure import measure
 from decopa.runs.result import result_table
 from shuffler.source.dead_letters import BadRows
-from shuffler.source.lateness import Lateness, LatePolicy
+from shuffler.source.lateness import Lateness
 from shuffler.source.live.address import SourceAddress, is_address, parse_address
 from shuffler.source.pacing import Replay
 from shuffler.source.trace import DEFAULT_BAD_ROWS, DEFAULT_LATENESS, TraceColumns, open_trace

@@ -17,12 +17,11 @@ from cluster.local import DEFAULT_BATCH_SIZE, LocalRuntime
 from costmodel.capacity import Capacity
 from costmodel.estimate import Estimate
 from costmodel.statistics import Statistics
-from costmodel.throughput import Reading
+from decopa.choices import DEFAULT_COMPARED_PER_S, DEFAULT_INGESTED_PER_S, RUNTIMES, STRATEGIES, Reading
 from decopa.errors import DecoPaError, PlanError, QueryError, TraceError, did_you_mean
 from decopa.language.text.parser import parse_workload
 from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan
-from decopa.planning.planner import STRATEGIES as COST_BASED
 from decopa.planning.planner import plan_workload
 from decopa.planning.spread import spread_units
 from decopa.query.binding import missing_types
@@ -45,13 +44,10 @@ if TYPE_CHECKING:
     from cluster.recorder import Recorder
     from cluster.spark.traces import LoadedTrace
 
-#: `left-deep` needs no statistics; the others measure the trace unless statistics are given.
-STRATEGIES = ("left-deep", *COST_BASED)
-RUNTIMES = ("local", "ray")
 DEFAULT_COLUMNS = TraceColumns()
 DEFAULT_LIMITS = Limits()
 #: One core of a common server, by `scripts/bench_engine`, rounded down; planning needs only their ratio to be right.
-DEFAULT_CAPACITY = Capacity.per_second(max_ingestion=2e6, max_comparisons=1e8)
+DEFAULT_CAPACITY = Capacity.per_second(DEFAULT_INGESTED_PER_S, DEFAULT_COMPARED_PER_S)
 
 QueryLike = str | Query | Sequence[Query]
 #: Told events and matches so far.

@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from actors.reports import OperatorReport, UnitReport, operator_report
-from costmodel.capacity import Capacity, Objective
+from costmodel.capacity import Capacity
 from costmodel.rates import ENGINE
 from costmodel.statistics import Statistics
 from costmodel.sustainable import SearchResult, Trial, largest_sustainable
-from costmodel.throughput import Reading
+from decopa.choices import Objective, Reading
 from decopa.errors import DeployError
 from decopa.planning.plan import Plan
 from decopa.planning.planner import plan_workload

@@ -16,7 +16,8 @@ from pathlib import Path
 from cluster.measure.calibrate import calibrate_cluster, calibration_spec
 from cluster.ray_session import ray_session
 from costmodel.calibration import Calibration
-from costmodel.capacity import Capacity, Objective
+from costmodel.capacity import Capacity
+from decopa.choices import Objective
 from decopa.commands.calibrate import summary
 from decopa.language.text.parser import parse
 from decopa.runs.measure import measure

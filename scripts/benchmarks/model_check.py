@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.ray_session import ray_session
-from costmodel.capacity import Capacity, Objective
+from costmodel.capacity import Capacity
 from costmodel.statistics import Statistics
+from decopa.choices import Objective
 from decopa.language.text.parser import parse
 from decopa.planning.planner import plan_workload
 from decopa.report.run_summary import reports_of

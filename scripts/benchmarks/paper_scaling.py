@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from cluster.ray_session import ray_session
-from costmodel.capacity import Objective
+from decopa.choices import Objective
 from decopa.report.scale_report import EMULATED, markdown_table, write_plots
 from decopa.runs.measure import measure
 from decopa.runs.scale_points import Point, PointStore, gain, gain_over, measure_points, point_keys

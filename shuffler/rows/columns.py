@@ -13,10 +13,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from decopa.choices import TIME_UNITS
 from decopa.errors import TraceError
 from decopa.query.schema import NULL, Kind
 from shuffler.rows.strings import StringPool, distinct_texts
-from shuffler.rows.times import UNITS, parsed, rounded, scaled
+from shuffler.rows.times import parsed, rounded, scaled
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -133,7 +134,7 @@ def timestamps_us(array: pa.Array, column: str, place: Place, unit: str | None =
     else:
         unit = unit or "us"
         values, wrong = scaled(_integers(array, column, place), unit, MAX_TS_US)
-    _refuse(wrong, array, column, place, f"is out of range for {UNITS[unit]}; check its unit (--ts-unit)")
+    _refuse(wrong, array, column, place, f"is out of range for {TIME_UNITS[unit]}; check its unit (--ts-unit)")
     return values
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from decopa.choices import DEFAULT_ID, DEFAULT_TS, DEFAULT_TYPE, TIME_UNITS
 from decopa.errors import TraceError
 from decopa.query.schema import Schema
 from shuffler.rows.columns import (
@@ -25,7 +26,6 @@ from shuffler.rows.columns import (
     type_labels,
 )
 from shuffler.rows.strings import StringPool
-from shuffler.rows.times import UNITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +35,14 @@ class TraceColumns:
     Without a unit whole numbers are microseconds, unless they look like dates in another unit, and fractions seconds.
     """
 
-    id: str = "id"
-    ts: str = "ts"
-    type: str = "type"
+    id: str = DEFAULT_ID
+    ts: str = DEFAULT_TS
+    type: str = DEFAULT_TYPE
     unit: str | None = None
 
     def __post_init__(self) -> None:
-        if self.unit is not None and self.unit not in UNITS:
-            raise TraceError(f"unknown unit of times '{self.unit}'; choose --ts-unit {', '.join(UNITS)}")
+        if self.unit is not None and self.unit not in TIME_UNITS:
+            raise TraceError(f"unknown unit of times '{self.unit}'; choose --ts-unit {', '.join(TIME_UNITS)}")
         if len({self.id, self.ts, self.type}) < 3:
             raise TraceError(
                 f"id, ts and type need a column each, got '{self.id}', '{self.ts}' and '{self.type}'; "

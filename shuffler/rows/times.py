@@ -11,8 +11,6 @@ import pyarrow as pa
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-#: Units of whole numbers and fractions, with their names.
-UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 #: Times since 1970 that are taken for dates of our time, in seconds: September 2001 to June 2033.
 _OUR_TIME_S = (1_000_000_000, 2_000_000_000)

@@ -11,17 +11,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
 
 import numpy as np
 import pyarrow as pa
 
+from decopa.choices import BAD_ROW_POLICIES, DEFAULT_MAX_BAD_ROWS, BadRowPolicy
 from decopa.errors import TraceError
 from shuffler.rows.columns import BadValues, Ints, Place
 from shuffler.source.letters import LetterFile, letter, values_of
-
-BadRowPolicy = Literal["fail", "divert"]
-BAD_ROW_POLICIES: tuple[BadRowPolicy, ...] = get_args(BadRowPolicy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +31,7 @@ class BadRows:
 
     policy: BadRowPolicy = "fail"
     file: Path | None = None
-    max_rows: int = 10_000
+    max_rows: int = DEFAULT_MAX_BAD_ROWS
 
     def __post_init__(self) -> None:
         if self.policy not in BAD_ROW_POLICIES:

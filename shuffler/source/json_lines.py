@@ -13,17 +13,17 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 import pyarrow.json
 
+from decopa.choices import COLUMN_KINDS
 from decopa.errors import TraceError
 
 #: What a user can say a column holds.
-KINDS = {
-    "int": pa.int64(),
-    "float": pa.float64(),
-    "string": pa.string(),
-    "bool": pa.bool_(),
-    "time": pa.timestamp("us"),
-    "utc": pa.timestamp("us", "UTC"),
-}
+KINDS = dict(
+    zip(
+        COLUMN_KINDS,
+        (pa.int64(), pa.float64(), pa.string(), pa.bool_(), pa.timestamp("us"), pa.timestamp("us", "UTC")),
+        strict=True,
+    )
+)
 #: How long the first lines may take to show which columns there are, from when the first of them arrives.
 FIRST_LINES_S = 0.3
 _CHUNK_BYTES = 1 << 20

@@ -11,18 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from decopa.choices import LATE_POLICIES, LatePolicy
 from decopa.errors import TraceError
 from shuffler.rows.columns import MAX_TS_US, Ints, Place, shown
 
 Mask = npt.NDArray[np.bool_]
-LatePolicy = Literal["fail", "drop", "divert"]
-LATE_POLICIES: tuple[LatePolicy, ...] = get_args(LatePolicy)
 
 
 @dataclass(frozen=True, slots=True)

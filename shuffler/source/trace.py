@@ -17,12 +17,13 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from decopa.choices import TIME_UNITS
 from decopa.errors import TraceError, did_you_mean
 from decopa.query.schema import Column, Kind, Schema
 from shuffler.rows.columns import MAX_TS_US, Ints, Place, kind_of, timestamps_us
 from shuffler.rows.events import EventBatch, EventConverter, EventFormat, TraceColumns
 from shuffler.rows.strings import StringPool
-from shuffler.rows.times import UNITS, guessed_unit, shown_time
+from shuffler.rows.times import guessed_unit, shown_time
 from shuffler.source.block import Block
 from shuffler.source.checks import Survey, check_rows, survey
 from shuffler.source.dead_letters import BadRows, DeadLetters, StreamLetters
@@ -293,8 +294,8 @@ def _with_unit(reader: Reader, columns: TraceColumns) -> tuple[TraceColumns, lis
     if unit in ("us", default):
         return columns, []
     told = (
-        f"took the times in column '{columns.ts}' for {UNITS[unit]} since 1970 (the first is "
-        f"{shown_time(int(whole[0]), unit)}); if they are {UNITS[default]}, say --ts-unit {default} "
+        f"took the times in column '{columns.ts}' for {TIME_UNITS[unit]} since 1970 (the first is "
+        f"{shown_time(int(whole[0]), unit)}); if they are {TIME_UNITS[default]}, say --ts-unit {default} "
         f"(TraceColumns(unit='{default}'))"
     )
     return replace(columns, unit=unit), [told]

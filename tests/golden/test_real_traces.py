@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import decopa
-from decopa.runs.execute import STRATEGIES
+from decopa.choices import STRATEGIES
 from shuffler.source.trace import TraceColumns
 from tests.support.brute_force import brute_force_by_window, canonical
 from tests.support.engine import matches_of

@@ -18,7 +18,6 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
@@ -38,9 +37,8 @@ from cluster.spark.publishers.raw_traces import (
     typed,
     with_reasons,
 )
+from decopa.choices import UnknownAge
 from decopa.errors import TraceError, did_you_mean
-
-UnknownAge = Literal["young", "old", "drop"]
 
 LETTERS = tuple("ABCDEFGHI")
 #: In the order of the letters.

@@ -15,14 +15,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
+from decopa.choices import COLUMN_KINDS, DEFAULT_IDLE_AFTER_S, STARTS
+from decopa.choices import PAYLOAD_FORMATS as FORMATS
+from decopa.choices import SOURCE_KINDS as KINDS
 from decopa.errors import TraceError, did_you_mean
 from decopa.query.names import duration_us
-
-KINDS = ("kafka", "nats", "folder", "tcp")
-FORMATS = ("json", "csv", "arrow")
-#: How long a partition may bring nothing before it no longer holds back the others.
-DEFAULT_IDLE_AFTER_S = 10.0
-COLUMN_KINDS = ("int", "float", "string", "bool", "time", "utc")
 
 
 @dataclass(frozen=True)
@@ -59,7 +56,7 @@ class SourceAddress:
             raise TraceError(f"the address names no server; write {self.kind}://host:port/...")
         if self.format not in FORMATS:
             raise TraceError(f"unknown format of payloads '{self.format}'{did_you_mean(self.format, FORMATS)}")
-        if self.start not in ("earliest", "latest"):
+        if self.start not in STARTS:
             raise TraceError(f"a stream begins at earliest or latest, not '{self.start}'; change --from")
         for name, kind in self.columns.items():
             if kind not in COLUMN_KINDS:

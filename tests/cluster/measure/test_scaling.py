@@ -9,7 +9,8 @@ from actors.group import Limits
 from cluster.measure.calibrate import calibrate_cluster, calibrate_node, calibration_spec
 from cluster.measure.scaling import EndlessTrace, RateTest
 from cluster.options import RayOptions
-from costmodel.capacity import Capacity, Objective
+from costmodel.capacity import Capacity
+from decopa.choices import Objective
 from decopa.language.text.parser import parse
 from decopa.planning.baselines import state_parallel
 from decopa.planning.plan import Plan

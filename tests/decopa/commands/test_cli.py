@@ -14,13 +14,8 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-import cluster.options
-import decopa.runs.execute
-import shuffler.source.json_lines
-import shuffler.source.lateness
-from decopa.commands import option_types as argument_types
-from decopa.commands import options as arguments
-from decopa.commands import run_options
+import decopa
+from decopa.choices import STRATEGIES
 from decopa.commands.cli import main
 from decopa.commands.terminal import Progress
 
@@ -301,12 +296,11 @@ def test_help_loads_nothing_heavy() -> None:
     assert not {"numba", "numpy", "pyarrow", "lark"} & set(loaded)
 
 
-def test_the_choices_of_the_command_line_are_those_of_the_library() -> None:
-    assert arguments.STRATEGIES == decopa.runs.execute.STRATEGIES
-    assert run_options.RUNTIMES == decopa.runs.execute.RUNTIMES
-    assert run_options.PLACEMENTS == cluster.options.PLACEMENTS
-    assert run_options.LATE_POLICIES == shuffler.source.lateness.LATE_POLICIES
-    assert tuple(shuffler.source.json_lines.KINDS) == argument_types.COLUMN_KINDS
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_strategy_of_the_command_line_runs(strategy: str, trace: Path, tmp_path: Path) -> None:
+    out = tmp_path / "matches.parquet"
+    assert main([*RUN, QUERY, "--trace", str(trace), "--strategy", strategy, "--units", "3", "--out", str(out)]) == 0
+    assert pq.read_table(out).select(["a", "b"]).to_pylist() == MATCHES
 
 
 # ------------------------------------------------------------------ bad input: status 2, one line, nothing written

@@ -16,12 +16,13 @@ from costmodel.capacity import Capacity
 from costmodel.costs import Load
 from costmodel.rates import QueryRates
 from costmodel.statistics import Statistics
-from costmodel.throughput import AssignedOperator, Reading, is_throughput_valid, load_at
+from costmodel.throughput import AssignedOperator, is_throughput_valid, load_at
+from decopa.choices import COST_BASED, Reading
 from decopa.errors import PlanError, StatisticsError
 from decopa.language.text.parser import parse
 from decopa.planning.exhaustive import best_assignment
 from decopa.planning.plan import QueryPlan
-from decopa.planning.planner import STRATEGIES, plan_workload
+from decopa.planning.planner import plan_workload
 from decopa.planning.price import operator_prices, price_plan, units_of
 from decopa.planning.split import Split, SplitSpace, Step, split_of
 from decopa.planning.subquery import SubQuery, whole
@@ -142,7 +143,7 @@ def all_splits(space: SplitSpace) -> set[Split]:
 @given(st.integers(0, 10**6), st.integers(3, 9), st.sampled_from(list(Reading)), st.booleans())
 def test_every_plan_is_valid_and_sustains_its_c(seed: int, units: int, reading: Reading, kleene: bool) -> None:
     query, statistics = drawn(seed, kleene=kleene)
-    for strategy in STRATEGIES:
+    for strategy in COST_BASED:
         plan = planned(query, statistics, strategy, units, reading)
         assert not list(violations(plan)), strategy
         assert units_of(plan) <= units, strategy
@@ -172,7 +173,7 @@ def test_more_units_never_make_the_default_plan_slower(seed: int, reading: Readi
 def test_the_default_plan_is_nearly_the_best_there_is(seed: int, units: int, reading: Reading) -> None:
     query, statistics = drawn(seed)
     best = log_c(planned(query, statistics, "exhaustive", units, reading), statistics, reading)
-    for strategy in STRATEGIES:
+    for strategy in COST_BASED:
         assert log_c(planned(query, statistics, strategy, units, reading), statistics, reading) <= best + 1e-6
     assert log_c(planned(query, statistics, "decopa", units, reading), statistics, reading) >= best + math.log(0.9)
 
@@ -213,7 +214,7 @@ def assert_best_of_all_splits(query: Query, statistics: Statistics, units: int, 
 
 def test_the_same_input_gives_the_same_plan() -> None:
     query, statistics = drawn(7)
-    for strategy in STRATEGIES:
+    for strategy in COST_BASED:
         assert planned(query, statistics, strategy, 8) == planned(query, statistics, strategy, 8)
 
 
@@ -278,5 +279,5 @@ def test_groups_beyond_all_reckoning_still_get_a_plan() -> None:
     """2^5000 groups: no scaling factor is sustained, but there is a plan that runs."""
     query = parse("PATTERN SEQ(A a, KL(B b), C c) WITHIN 1 h")
     rates = Statistics(query.window_us, {"A": 50.0, "B": 5000.0, "C": 80.0}, default_selectivity=0.5)
-    for strategy in STRATEGIES:
+    for strategy in COST_BASED:
         assert plan_workload([query], rates, Capacity.per_second(2e6, 1e8), units=3, strategy=strategy).plan.parts

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from costmodel.capacity import Capacity
 from costmodel.rates import QueryRates
 from costmodel.statistics import Statistics
-from costmodel.throughput import Limit, Reading
+from costmodel.throughput import Limit
+from decopa.choices import Reading
 from decopa.errors import PlanError
 from decopa.language.text.parser import parse
 from decopa.planning.construct import construct

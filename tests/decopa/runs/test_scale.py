@@ -9,7 +9,8 @@ import pytest
 
 from actors.emulation import Emulation
 from actors.reports import UnitReport
-from costmodel.capacity import Capacity, Objective
+from costmodel.capacity import Capacity
+from decopa.choices import Objective
 from decopa.commands.cli import main
 from decopa.errors import DecoPaError
 from decopa.language.text.parser import parse

@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import decopa
+from decopa.choices import TIME_UNITS as UNITS
 from decopa.errors import TraceError
 from decopa.runs.execute import run_detailed
 from shuffler.rows.columns import MAX_TS_US, BadValues, Place, timestamps_us
 from shuffler.rows.events import TraceColumns
-from shuffler.rows.times import UNITS, guessed_unit
+from shuffler.rows.times import guessed_unit
 from shuffler.source.trace import open_trace
 
 #: 2024-05-01 10:00:00, in seconds.

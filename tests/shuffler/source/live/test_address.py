@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from decopa.choices import COLUMN_KINDS
+from decopa.choices import PAYLOAD_FORMATS as FORMATS
 from decopa.errors import TraceError
 from shuffler.source.live.address import (
-    COLUMN_KINDS,
-    FORMATS,
     SourceAddress,
     folder_address,
     is_address,
