@@ -10,18 +10,23 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from shuffler.exchange.outbox import FlushPolicy
 from shuffler.rows.columns import Place, timestamps_us
 from shuffler.rows.events import EventFormat
 from shuffler.source.live.position import Position
 from shuffler.source.pacing import Replay
+from shuffler.source.stopping import StreamStopped
 from shuffler.source.trace import Block, TraceSource
 
 #: Events in a block; a shuffler has two at a time.
 BLOCK_ROWS = 131_072
-#: A live stream that brings nothing for this long has paused: what waits in outboxes is passed on.
-PAUSE_S = 0.02
+#: A live stream that brings nothing for this long has paused: what waits in outboxes is passed on. As long as rows wait
+#: for company there.
+PAUSE_S = FlushPolicy().interval_s
 
 
+#: How often to look whether a stream that pauses was asked to stop.
+_LOOK_S = 0.05
 #: A block of a paced replay takes no longer than this, since checkpoints begin between blocks.
 _BLOCK_S = 0.2
 _LEAST_ROWS = 64
@@ -46,6 +51,7 @@ class FeedBlock:
     rows: int
     place: Place
     first_ts: int
+    last_ts: int
     #: Where a live source goes on after this block.
     position: Position | None = None
 
@@ -74,8 +80,9 @@ class BlockSource(Protocol):
 class TraceBlocks:
     """A trace or live stream that this process reads."""
 
-    def __init__(self, source: TraceSource, rows: int = BLOCK_ROWS) -> None:
-        self._source, self._rows = source, rows
+    def __init__(self, source: TraceSource, rows: int = BLOCK_ROWS, *, stopped: threading.Event | None = None) -> None:
+        """Once `stopped` is set, a live stream raises StreamStopped."""
+        self._source, self._rows, self._stopped = source, rows, stopped or threading.Event()
 
     @property
     def format(self) -> EventFormat:
@@ -89,7 +96,7 @@ class TraceBlocks:
         self, attributes: Collection[str], skip: int = 0, saved: bytes | None = None
     ) -> Iterator[FeedBlock | None]:
         if self._source.row_count is None:
-            for block in _with_pauses(self._source.arrivals(attributes, self._rows, saved)):
+            for block in _with_pauses(self._source.arrivals(attributes, self._rows, saved), self._stopped):
                 yield None if block is None else pack_block(block, self.format)
             return
         for block in self._source.blocks(attributes, self._rows):
@@ -101,9 +108,12 @@ class TraceBlocks:
 
 
 def pack_block(block: Block, form: EventFormat) -> FeedBlock:
-    columns = form.columns
-    first = timestamps_us(block.rows.column(columns.ts).slice(0, 1), columns.ts, block.place, columns.unit)
-    return FeedBlock(_stream_of(block.rows), block.rows.num_rows, block.place, int(first[0]), block.position)
+    columns, rows = form.columns, block.rows.num_rows
+    first, last = (
+        int(timestamps_us(block.rows.column(columns.ts).slice(row, 1), columns.ts, block.place, columns.unit)[0])
+        for row in (0, rows - 1)
+    )
+    return FeedBlock(_stream_of(block.rows), rows, block.place, first, last, block.position)
 
 
 def _stream_of(rows: pa.RecordBatch) -> pa.Buffer:
@@ -114,16 +124,16 @@ def _stream_of(rows: pa.RecordBatch) -> pa.Buffer:
     return stream.getvalue()
 
 
-def _with_pauses(blocks: Iterator[Block | None]) -> Iterator[Block | None]:
+def _with_pauses(blocks: Iterator[Block | None], stopped: threading.Event) -> Iterator[Block | None]:
     """The blocks as they come, with None again and again while the next one takes a while.
 
     A thread reads ahead. It ends when nobody wants its blocks any more, at the latest with the next thing that arrives.
     """
     arrived: queue.Queue[Block | BaseException | None] = queue.Queue(maxsize=2)
-    stopped = threading.Event()
+    left = threading.Event()
 
     def put(item: Block | BaseException | None) -> None:
-        while not stopped.is_set():
+        while not left.is_set():
             try:
                 arrived.put(item, timeout=0.5)
                 return
@@ -135,7 +145,7 @@ def _with_pauses(blocks: Iterator[Block | None]) -> Iterator[Block | None]:
             for block in blocks:
                 if block is not None:
                     put(block)
-                if stopped.is_set():
+                if left.is_set():
                     return
             put(None)
         except BaseException as err:
@@ -147,18 +157,22 @@ def _with_pauses(blocks: Iterator[Block | None]) -> Iterator[Block | None]:
 
     reader = threading.Thread(target=read, name="decopa-reader", daemon=True)
     reader.start()
+    paused = False
     try:
-        while True:
+        while not stopped.is_set():
             try:
-                item = arrived.get(timeout=PAUSE_S)
+                item = arrived.get(timeout=_LOOK_S if paused else PAUSE_S)
             except queue.Empty:
+                paused = True
                 yield None
                 continue
+            paused = False
             if item is None:
                 return
             if isinstance(item, BaseException):
                 raise item
             yield item
+        raise StreamStopped
     finally:
-        stopped.set()
+        left.set()
         reader.join(timeout=_ENDING_S)

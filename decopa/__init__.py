@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from decopa.query.query import Query
     from decopa.runs.checkpointed import resume, run_with_checkpoints
     from decopa.runs.execute import RunResult, make_plan, plan, run, run_detailed
+    from decopa.runs.live import LiveRun, LiveSummary, watch
     from decopa.runs.streaming import stream
     from shuffler.rows.events import TraceColumns
     from shuffler.source.dead_letters import BadRows
@@ -55,6 +56,9 @@ _HOME = {
     "resume": "decopa.runs.checkpointed",
     "run_with_checkpoints": "decopa.runs.checkpointed",
     "stream": "decopa.runs.streaming",
+    "watch": "decopa.runs.live",
+    "LiveRun": "decopa.runs.live",
+    "LiveSummary": "decopa.runs.live",
     "CheckpointError": "decopa.errors",
     "DecoPaError": "decopa.errors",
     "DeployError": "decopa.errors",
@@ -78,6 +82,8 @@ __all__ = [
     "Lateness",
     "LimitError",
     "Limits",
+    "LiveRun",
+    "LiveSummary",
     "Objective",
     "Placement",
     "Plan",
@@ -101,6 +107,7 @@ __all__ = [
     "run_detailed",
     "run_with_checkpoints",
     "stream",
+    "watch",
 ]
 
 

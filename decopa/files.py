@@ -45,6 +45,13 @@ def write_batches(schema: pa.Schema, batches: Iterable[pa.RecordBatch], path: Pa
             write(batch)
 
 
+@contextmanager
+def open_parquet(schema: pa.Schema, path: Path, *, overwrite: bool) -> Iterator[Write]:
+    """A Parquet file for batches that come one after the other; it appears at the end."""
+    with _replacing(path, overwrite) as temporary, _parquet(temporary, schema) as write:
+        yield write
+
+
 def write_text(text: str, path: Path, *, overwrite: bool) -> None:
     """A text file, whatever its suffix."""
     check_writable(path, overwrite, suffixes=())
@@ -65,6 +72,20 @@ def check_writable(path: Path, overwrite: bool, *, suffixes: Iterable[str] | Non
         tempfile.TemporaryFile(dir=path.parent).close()
     except OSError as err:
         raise _cannot_write(path, err) from err
+
+
+def json_lines(table: pa.Table) -> str:
+    """A line for each row; times are ISO 8601, and numbers that JSON lacks are null."""
+    rows = _as_json(table).to_pylist()
+    return "".join(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows)
+
+
+def csv_lines(table: pa.Table, *, header: bool) -> bytes:
+    """A line for each row, after one with the names of the columns if `header`; items of a list are joined by `;`."""
+    text = pa.BufferOutputStream()
+    options = pyarrow.csv.WriteOptions(include_header=header)
+    pyarrow.csv.write_csv(_flat(table, LIST_SEPARATOR), text, options)
+    return bytes(text.getvalue())
 
 
 def preview(table: pa.Table, rows: int) -> str:
@@ -113,8 +134,7 @@ def _json_lines(path: Path, schema: pa.Schema) -> Iterator[Write]:
     with path.open("w", encoding="utf-8") as file:
 
         def write(batch: pa.RecordBatch) -> None:
-            for row in _as_json(pa.Table.from_batches([batch])).to_pylist():
-                file.write(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
+            file.write(json_lines(pa.Table.from_batches([batch])))
 
         yield write
 

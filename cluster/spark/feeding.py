@@ -31,5 +31,6 @@ class SparkBlocks:
         first_row = 0
         for block in self._blocks:
             if first_row >= skip:
-                yield FeedBlock(block.table, block.rows, Place(self._name, first_row), block.first_ts_us)
+                place = Place(self._name, first_row)
+                yield FeedBlock(block.table, block.rows, place, block.first_ts_us, block.last_ts_us)
             first_row += block.rows

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -71,11 +70,14 @@ class StreamLog:
         """Where the events are that a restart after this batch needs."""
         return self._folder / f"kept-{batch_id:08d}"
 
-    def publish(self, batch_id: int, tables: Sequence[pa.Table]) -> None:
+    def publish(self, batch_id: int, matches: pa.Table) -> None:
         """The matches of a batch, in one step: a reader sees all of them or none."""
         path = self._out / f"matches-{batch_id:08d}.parquet"
         staged = path.with_suffix(".staged")
-        pq.write_table(tables[0] if len(tables) == 1 else pa.concat_tables(tables), staged)
+        with staged.open("wb") as file:
+            pq.write_table(matches, file)
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(staged, path)
 
     def commit(self, progress: Progress) -> None:

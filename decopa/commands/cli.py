@@ -1,7 +1,8 @@
 """The command line: `decopa run`, `plan`, `explain`, `trace`.
 
 Results go to stdout or to files, everything else to stderr. Status 0 is success, 2 bad input (one line that says what,
-where and how to fix it, and nothing written), 130 an interrupt. Commands import what is slow to import themselves.
+where and how to fix it, and nothing written), 130 an interrupt, 143 a request to terminate. Commands import what is
+slow to import themselves.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from decopa.commands.calibrate import calibrate_command
@@ -45,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit status."""
     try:
         args = make_parser().parse_args(argv)
-        _COMMANDS[args.command](args)
+        status = _COMMANDS[args.command](args)
         sys.stdout.flush()
     except DecoPaError as err:
         print(f"decopa: error: {' '.join(str(err).split())}", file=sys.stderr)
@@ -57,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Whoever read our output has gone; let the interpreter's last flush go nowhere instead of failing.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _EXIT_BROKEN_PIPE
-    return 0
+    return status or 0
 
 
 # ------------------------------------------------------------------ commands
@@ -204,7 +205,7 @@ def _trace_rides(args: argparse.Namespace) -> None:
     tell("query to try", EXAMPLE_QUERY)
 
 
-_COMMANDS = {
+_COMMANDS: dict[str, Callable[[argparse.Namespace], int | None]] = {
     "run": run_command,
     "resume": resume_command,
     "plan": _plan,

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import statistics as numbers
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import FrameType
+from typing import TYPE_CHECKING, Any
 
 from decopa.choices import PART_FORMATS
 from decopa.commands import run_options
-from decopa.commands.inputs import STANDARD_INPUT, capacity_of
+from decopa.commands.inputs import STANDARD_INPUT, capacity_of, columns_of
 from decopa.commands.option_types import count, duration
+from decopa.commands.source_options import is_live, positioned, source_of
 from decopa.commands.terminal import progress_line, tell
 from decopa.errors import DecoPaError
 
@@ -48,36 +53,39 @@ def add_resume_arguments(resume: argparse.ArgumentParser) -> None:
 def run_durably(
     args: argparse.Namespace, queries: Sequence[Query], given: Plan | None, known: Statistics | None
 ) -> None:
-    if args.out is None or args.out.suffix:
-        raise DecoPaError("a run with --checkpoint needs --out DIR, a folder for the parts of its result")
+    if args.out is None or (not isinstance(args.out, str) and args.out.suffix):
+        raise DecoPaError("a run with --checkpoint needs --out DIR, a folder for the parts of its result, or a topic")
     if args.runtime != "ray" or args.trace == STANDARD_INPUT:
-        raise DecoPaError("checkpoints are for stored traces on Ray; leave out --checkpoint")
+        raise DecoPaError("checkpoints are for runs on Ray, on what can be read again; leave out --checkpoint")
     from cluster.checkpoint.recovery import Checkpoints
     from decopa.runs.checkpointed import run_with_checkpoints
-    from shuffler.source.trace import TraceColumns
 
     progress = progress_line(quiet=args.quiet)
     progress.phase("starting")
     try:
-        result = run_with_checkpoints(
-            queries,
-            args.trace,
-            out=args.out,
-            checkpoint=Checkpoints(str(args.checkpoint), every_s=args.checkpoint_every / 1e6),
-            out_format=args.out_format,
-            units=args.units,
-            strategy=args.strategy or "decopa",
-            plan=given,
-            statistics=known,
-            capacity=capacity_of(args),
-            limits=run_options.limits_of(args),
-            columns=TraceColumns(args.id, args.ts, args.type),
-            assume_sorted=args.assume_sorted,
-            nan_as_null=args.nan_as_null,
-            ray=run_options.ray_options(args, capacity_of(args)),
-            progress=progress,
-            recovered=None if args.quiet else _tell_recovery,
-        )
+        with _stopping_at_signals() as stop:
+            result = run_with_checkpoints(
+                queries,
+                source_of(args) or args.trace,
+                out=args.out,
+                checkpoint=Checkpoints(str(args.checkpoint), every_s=args.checkpoint_every / 1e6),
+                out_format=args.out_format,
+                units=args.units,
+                strategy=args.strategy or ("left-deep" if is_live(args) and known is None else "decopa"),
+                plan=given,
+                statistics=known,
+                capacity=capacity_of(args),
+                limits=run_options.limits_of(args),
+                columns=columns_of(args),
+                assume_sorted=args.assume_sorted,
+                nan_as_null=args.nan_as_null,
+                lateness=run_options.lateness_of(args),
+                bad_rows=run_options.bad_rows_of(args),
+                ray=run_options.ray_options(args, capacity_of(args)),
+                progress=progress,
+                recovered=None if args.quiet else _tell_recovery,
+                stop=stop,
+            )
     finally:
         progress.clear()
     if not args.quiet:
@@ -91,17 +99,39 @@ def resume_command(args: argparse.Namespace) -> None:
     progress = progress_line(quiet=args.quiet)
     progress.phase("going on")
     try:
-        result = resume(
-            args.checkpoint,
-            units=args.units,
-            ray=RayOptions(address=args.address),
-            progress=progress,
-            recovered=None if args.quiet else _tell_recovery,
-        )
+        with _stopping_at_signals() as stop:
+            result = resume(
+                args.checkpoint,
+                units=args.units,
+                ray=RayOptions(address=args.address),
+                progress=progress,
+                recovered=None if args.quiet else _tell_recovery,
+                stop=stop,
+                source=lambda address: positioned(address, args),
+            )
     finally:
         progress.clear()
     if not args.quiet:
         _summarize(result, None)
+
+
+@contextmanager
+def _stopping_at_signals() -> Iterator[threading.Event]:
+    """Set by Ctrl-C and SIGTERM: the run ends with a checkpoint. A second signal does what it did before."""
+    stop = threading.Event()
+    before: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        stop.set()
+        signal.signal(number, before[number])
+
+    for number in before:
+        signal.signal(number, handle)
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _tell_recovery(recovery: Recovery) -> None:
@@ -111,6 +141,8 @@ def _tell_recovery(recovery: Recovery) -> None:
 def _summarize(result: CheckpointedRun, out: str | None) -> None:
     if result.run is None:
         tell("note", "the run had ended already; nothing was left to do")
+    elif result.stopped:
+        tell("stopped", f"at checkpoint {result.published.number}; go on with `decopa resume`")
     else:
         tell("events", f"{result.run.events:,}, the last of them in {result.run.seconds:.2f} s")
     if result.checkpoint_s:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from decopa.planning.plan import Plan
     from decopa.planning.price import PricedPlan
     from decopa.query.query import Query
+    from shuffler.rows.events import TraceColumns
     from shuffler.source.dead_letters import BadRows
     from shuffler.source.trace import TraceSource
 
@@ -53,19 +54,26 @@ def read_statistics(path: Path) -> Statistics:
     return from_json(_read_text(path, StatisticsError), str(path))
 
 
+def columns_of(args: argparse.Namespace) -> TraceColumns:
+    """The columns that --id, --ts and --type name, and the unit of times."""
+    from shuffler.rows.events import TraceColumns
+
+    return TraceColumns(args.id, args.ts, args.type, args.ts_unit)
+
+
 def open_stored(args: argparse.Namespace, bad_rows: BadRows | None = None) -> TraceSource:
     """The trace file that --trace names."""
-    from shuffler.source.trace import DEFAULT_BAD_ROWS, TraceColumns, open_trace
+    from shuffler.source.trace import DEFAULT_BAD_ROWS, open_trace
 
     if args.trace == STANDARD_INPUT:
         raise StatisticsError("a live stream (--trace -) cannot be measured before it runs; name a file")
-    columns = TraceColumns(args.id, args.ts, args.type)
     return open_trace(
         args.trace,
-        columns=columns,
+        columns=columns_of(args),
         assume_sorted=args.assume_sorted,
         nan_as_null=args.nan_as_null,
         bad_rows=bad_rows or DEFAULT_BAD_ROWS,
+        kinds=getattr(args, "schema", None),
     )
 
 

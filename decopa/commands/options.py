@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import NoReturn
 
 from decopa import __version__
-from decopa.choices import OBJECTIVES, READINGS, STRATEGIES
+from decopa.choices import OBJECTIVES, READINGS, STRATEGIES, TIME_UNITS
 from decopa.commands import calibrate as calibrate_command
 from decopa.commands import scale as scale_command
 from decopa.commands.durable import add_checkpoint_arguments, add_resume_arguments
-from decopa.commands.option_types import count, pair, positive
+from decopa.commands.option_types import count, pair, positive, trace
 from decopa.commands.raw_traces import add_trace_commands
 from decopa.commands.run_options import EXAMPLES, add_bad_row_arguments, add_runtime_arguments, add_stream_arguments
+from decopa.commands.source_options import add_resume_source_arguments, add_source_arguments
 from decopa.commands.spark import add_spark_argument
 from decopa.errors import DecoPaError
 
@@ -21,7 +22,8 @@ _QUERY_HELP = "a file with one or more queries, or the text of a query"
 _RUN_ABOUT = """\
 Finds every match of a query (or of several) in a trace: measures the trace unless --stats is given,
 makes a plan for --units processing units unless --plan is given, runs it, and shows what every
-operator was expected to do and what it did. Without --out the first matches are shown."""
+operator was expected to do and what it did. Without --out the first matches are shown. Matches of a
+live stream (--trace -) come as they happen, as JSON lines without --out."""
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -50,6 +52,7 @@ def make_parser() -> argparse.ArgumentParser:
         "decopa resume checkpoints/ --units 12",
     )
     add_resume_arguments(resume)
+    add_resume_source_arguments(resume)
     _add_quiet(resume)
 
     plan = _command(
@@ -111,8 +114,8 @@ def make_parser() -> argparse.ArgumentParser:
     _add_cost_arguments(scale)
     _add_quiet(scale)
 
-    trace = commands.add_parser("trace", help="make a trace", description="Makes a trace of events.")
-    kinds = trace.add_subparsers(required=True, metavar="KIND", dest="kind", parser_class=_Parser)
+    making = commands.add_parser("trace", help="make a trace", description="Makes a trace of events.")
+    kinds = making.add_subparsers(required=True, metavar="KIND", dest="kind", parser_class=_Parser)
     synthetic = _command(
         kinds.add_parser("synthetic", help="random events with chosen rates and selectivities"),
         "Makes a seeded random trace: Poisson arrivals, types A, B, ... with Zipf-skewed rates, attributes x, y "
@@ -151,23 +154,37 @@ def _command(parser: argparse.ArgumentParser, about: str, example: str) -> argpa
 
 def _add_run_arguments(run: argparse.ArgumentParser) -> None:
     run.add_argument("query", metavar="QUERY", help=_QUERY_HELP)
-    _add_trace_arguments(run, required=True, live=True)
+    _add_trace_arguments(run, required=False, live=True)
     _add_planning_arguments(run)
-    _add_output_arguments(run, "where matches go: .parquet, .csv (lists joined by ';') or .jsonl")
+    _add_output_arguments(
+        run,
+        "where matches go: .parquet, .csv (lists joined by ';') or .jsonl; of a live stream also a folder for parts; "
+        "with --checkpoint a folder, kafka://HOST:PORT/TOPIC or nats://HOST:PORT/SUBJECT",
+        topics=True,
+    )
     _add_quiet(run)
     add_runtime_arguments(run)
     add_spark_argument(run, "read, clean, sort and measure the trace on Spark, for traces of any size")
     add_stream_arguments(run)
+    add_source_arguments(run)
     add_bad_row_arguments(run)
     add_checkpoint_arguments(run)
 
 
 def _add_trace_arguments(parser: argparse.ArgumentParser, *, required: bool, live: bool = False) -> None:
     about = "events: Parquet (or a directory of it), CSV or JSON lines, with the columns id, ts and type"
-    about += "; - reads JSON lines from standard input as a live stream" if live else ""
-    parser.add_argument("--trace", metavar="FILE", required=required, type=Path, help=about)
+    about += ", or a pattern such as 'data/*.csv'"
+    if live:
+        about += "; a live stream: - (JSON lines on standard input), kafka://HOST:PORT/TOPIC, "
+        about += "nats://HOST:PORT/STREAM, tcp://HOST:PORT"
+    parser.add_argument("--trace", metavar="FILE", required=required, type=trace if live else Path, help=about)
     parser.add_argument("--id", metavar="COL", default="id", help="the column with event ids (default: %(default)s)")
     parser.add_argument("--ts", metavar="COL", default="ts", help="the column with times (default: %(default)s)")
+    parser.add_argument(
+        "--ts-unit",
+        choices=tuple(TIME_UNITS),
+        help="of times that are numbers (default: us, or what makes them dates of our time, with a note; fractions: s)",
+    )
     parser.add_argument("--type", metavar="COL", default="type", help="the column with types (default: %(default)s)")
     parser.add_argument("--assume-sorted", action="store_true", help="refuse unsorted events instead of sorting them")
     parser.add_argument("--nan-as-null", action="store_true", help="treat NaN as a missing value instead of an error")
@@ -211,8 +228,10 @@ def _add_cost_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_output_arguments(parser: argparse.ArgumentParser, about: str, *, required: bool = False) -> None:
-    parser.add_argument("--out", metavar="FILE", type=Path, required=required, help=about)
+def _add_output_arguments(
+    parser: argparse.ArgumentParser, about: str, *, required: bool = False, topics: bool = False
+) -> None:
+    parser.add_argument("--out", metavar="FILE", type=trace if topics else Path, required=required, help=about)
     parser.add_argument("--overwrite", action="store_true", help="replace the output file if it exists")
 
 

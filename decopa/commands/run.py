@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from decopa.commands import run_options
 from decopa.commands.durable import run_durably
 from decopa.commands.inputs import (
-    STANDARD_INPUT,
     capacity_of,
     open_stored,
     per_part,
@@ -22,9 +21,10 @@ from decopa.commands.inputs import (
     reading_of,
 )
 from decopa.commands.run_report import recorder_of, write_report
+from decopa.commands.source_options import is_live
 from decopa.commands.spark import run_through_spark
 from decopa.commands.terminal import Progress, progress_line, tell, width
-from decopa.errors import QueryError, StatisticsError, TraceError
+from decopa.errors import QueryError, StatisticsError
 
 if TYPE_CHECKING:
     from cluster.recorder import Recorder
@@ -49,7 +49,7 @@ class Prepared:
     notices: tuple[str, ...] = ()
 
 
-def run_command(args: argparse.Namespace) -> None:
+def run_command(args: argparse.Namespace) -> int:
     from decopa.files import check_writable, preview, write_matches
 
     run_options.check(args)
@@ -58,7 +58,11 @@ def run_command(args: argparse.Namespace) -> None:
     known = None if args.stats is None else read_statistics(args.stats)
     if args.checkpoint is not None:
         run_durably(args, queries, given, known)
-        return
+        return 0
+    if is_live(args) and not args.spark:
+        from decopa.commands.live import run_live
+
+        return run_live(args, queries, given, known)
     if args.out is not None:
         check_writable(args.out, args.overwrite)
     recorder = recorder_of(args)
@@ -68,8 +72,8 @@ def run_command(args: argparse.Namespace) -> None:
             result = run_through_spark(args, queries, given, known, progress)
         else:
             source = _opened(args, queries, progress)
-            prepared = _prepared(args, queries, source, given, known, progress)
-            with _session(args, prepared.plan, progress) as dashboard:
+            prepared = prepared_plan(args, queries, source, given, known, progress)
+            with ray_for(args, prepared.plan, progress) as dashboard:
                 result = _run(args, queries, source, prepared, progress, recorder)
             result = replace(result, notices=(*prepared.notices, *result.notices), dashboard=dashboard)
         if args.out is not None:
@@ -79,7 +83,7 @@ def run_command(args: argparse.Namespace) -> None:
             write_report(
                 args,
                 result,
-                _parts(args, queries, result),
+                parts_of(args, queries, result),
                 recorder,
                 strategy=args.strategy or DEFAULT_STRATEGY,
                 paced=_is_paced(args),
@@ -91,35 +95,17 @@ def run_command(args: argparse.Namespace) -> None:
         print(preview(result.matches, PREVIEW_ROWS), flush=True)
     if not args.quiet:
         _summarize(args, queries, result)
+    return 0
 
 
 # ------------------------------------------------------------------ before the run
 
 
 def _opened(args: argparse.Namespace, queries: Sequence[Query], progress: Progress) -> TraceSource:
-    # Imported this late because it loads the compiler: an error in the arguments is told at once.
-    from shuffler.source.trace import TraceColumns, open_trace
-
-    if args.trace != STANDARD_INPUT:
-        progress.phase("opening the trace")
-        source = open_stored(args, run_options.bad_rows_of(args))
-        _check_types(queries, source)
-        _check_conditions(queries, source)
-        return source
-    from shuffler.source.json_lines import JsonLines
-
-    progress.phase("waiting for the first events")
-    columns = TraceColumns(args.id, args.ts, args.type)
-    arriving = JsonLines(sys.stdin.fileno(), ts=columns.ts, kinds=args.schema or {})
-    source = open_trace(
-        arriving,
-        columns=columns,
-        nan_as_null=args.nan_as_null,
-        lateness=run_options.lateness_of(args),
-        bad_rows=run_options.bad_rows_of(args),
-    )
-    _check_first_lines(queries, source)
-    _check_conditions(queries, source)
+    progress.phase("opening the trace")
+    source = open_stored(args, run_options.bad_rows_of(args))
+    _check_types(queries, source)
+    check_conditions(queries, source)
     return source
 
 
@@ -138,7 +124,7 @@ def _check_types(queries: Sequence[Query], source: TraceSource) -> None:
         )
 
 
-def _check_conditions(queries: Sequence[Query], source: TraceSource) -> None:
+def check_conditions(queries: Sequence[Query], source: TraceSource) -> None:
     """Refuses conditions that do not fit the trace's columns, before anything is measured or started."""
     from decopa.query.binding import bind
 
@@ -147,23 +133,7 @@ def _check_conditions(queries: Sequence[Query], source: TraceSource) -> None:
             bind(branch, source.schema)
 
 
-def _check_first_lines(queries: Sequence[Query], source: TraceSource) -> None:
-    from decopa.query.predicate import attributes
-
-    conditions = [
-        *(one for query in queries for one in query.where),
-        *(one for query in queries for one in query.returns),
-    ]
-    for name in dict.fromkeys(attr.name for condition in conditions for attr in attributes(condition)):
-        if name not in source.schema.attributes:
-            have = ", ".join(source.schema.attributes)
-            raise TraceError(
-                f"the first events of the stream have no '{name}', which the query needs (they have {have}); if it "
-                f"comes later say what it holds, as in --schema {name}=float"
-            )
-
-
-def _prepared(
+def prepared_plan(
     args: argparse.Namespace,
     queries: Sequence[Query],
     source: TraceSource,
@@ -228,7 +198,7 @@ def _statistics(
 
 
 @contextmanager
-def _session(args: argparse.Namespace, plan: Plan, progress: Progress) -> Iterator[str | None]:
+def ray_for(args: argparse.Namespace, plan: Plan, progress: Progress) -> Iterator[str | None]:
     """A Ray for the run, if it runs on Ray, and the address of its dashboard."""
     if args.runtime != "ray":
         yield None
@@ -275,7 +245,7 @@ def _run(
 
 
 def _is_paced(args: argparse.Namespace) -> bool:
-    return bool(args.speed or args.rate or args.trace == STANDARD_INPUT)
+    return bool(args.speed or args.rate)
 
 
 def _summarize(args: argparse.Namespace, queries: Sequence[Query], result: RunResult) -> None:
@@ -283,7 +253,7 @@ def _summarize(args: argparse.Namespace, queries: Sequence[Query], result: RunRe
 
     for notice in dict.fromkeys(result.notices):
         tell("note", notice)
-    for part in _parts(args, queries, result):
+    for part in parts_of(args, queries, result):
         print(f"\n{load_tree(part, color=sys.stderr.isatty(), width=width())}", file=sys.stderr)
     print(file=sys.stderr)
     emulated = str(capacity_of(args)) if args.emulate else None
@@ -316,7 +286,7 @@ def _sustainable(args: argparse.Namespace, queries: Sequence[Query], result: Run
     return None if process is None else Sustainable(rate, process)
 
 
-def _parts(args: argparse.Namespace, queries: Sequence[Query], result: RunResult) -> Iterator[PartSummary]:
+def parts_of(args: argparse.Namespace, queries: Sequence[Query], result: RunResult) -> Iterator[PartSummary]:
     from decopa.planning.price import price_plan
     from decopa.report.run_summary import PartSummary, reports_of
     from decopa.runs.model_check import predicted_shares

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from decopa.choices import BAD_ROW_POLICIES, LATE_POLICIES, PLACEMENTS, RUNTIMES
 from decopa.commands.option_types import count, duration, kinds, pin, positive
+from decopa.commands.source_options import check_source, is_live
 from decopa.errors import DecoPaError
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ EXAMPLES = """examples:
   decopa run query.txt --trace trace.parquet --units 8 --address auto        on a running Ray cluster
   decopa run query.txt --trace trace.parquet --units 4 --speed 60            replay: a minute of the trace per second
   decopa run query.txt --trace trace.parquet --units 8 --emulate --iota 1e5 --kappa 1e6
+  decopa run query.txt --trace kafka://localhost:9092/events --checkpoint checkpoints/ --out matches/
+  decopa run query.txt --follow incoming/ --checkpoint checkpoints/ --out kafka://localhost:9092/matches
   tail -f events.jsonl | decopa run query.txt --trace - --allowed-lateness '2 s' --late drop
   decopa run query.txt --trace trace.parquet --runtime local                 in this process, without Ray
 """
@@ -112,7 +115,7 @@ def add_bad_row_arguments(run: argparse.ArgumentParser) -> None:
 
 
 def add_stream_arguments(run: argparse.ArgumentParser) -> None:
-    live = run.add_argument_group("live streams (--trace -)")
+    live = run.add_argument_group("live streams")
     live.add_argument(
         "--allowed-lateness",
         metavar="TIME",
@@ -124,10 +127,19 @@ def add_stream_arguments(run: argparse.ArgumentParser) -> None:
     )
     live.add_argument("--late-file", metavar="FILE", type=Path, help="where --late divert writes them, as JSON lines")
     live.add_argument(
+        "--part-rows", metavar="N", type=count, help="matches in a part, if --out is a folder (default: 100,000)"
+    )
+    live.add_argument(
+        "--part-every",
+        metavar="TIME",
+        type=duration,
+        help="the longest that a match waits for its part, if --out is a folder (default: 10 s)",
+    )
+    live.add_argument(
         "--schema",
         metavar="NAME=KIND,...",
         type=kinds,
-        help="what columns hold (int, float, string, bool, time), where the first lines do not show it",
+        help="what columns of JSON and CSV hold (int, float, string, bool, time), where the first lines do not show it",
     )
 
 
@@ -149,11 +161,16 @@ def check(args: argparse.Namespace) -> None:
         raise DecoPaError("--max-spill-mb is about what is spilled; name a folder for it with --spill DIR")
     if args.dead_letters is not None and args.bad_rows != "divert":
         raise DecoPaError("--dead-letters is about rows that are diverted; add --bad-rows divert")
-    if str(args.trace) != "-":
-        for name in ("allowed_lateness", "late", "late_file", "schema"):
+    check_source(args)
+    if args.spark and (args.ts_unit not in (None, "us") or is_live(args)):
+        raise DecoPaError("--spark reads stored traces whose times are timestamps or microseconds; leave out --spark")
+    if not is_live(args):
+        for name in ("allowed_lateness", "late", "late_file", "part_rows", "part_every"):
             if getattr(args, name) is not None:
                 flag = name.replace("_", "-")
                 raise DecoPaError(f"--{flag} is about live streams; leave it out, or read one with --trace -")
+    elif args.report is not None:
+        raise DecoPaError("--report is about stored traces; watch a live run on Ray's dashboard (docs/profiling.md)")
 
 
 def ray_options(args: argparse.Namespace, capacity: Capacity) -> RayOptions:

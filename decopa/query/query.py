@@ -146,6 +146,11 @@ class Query:
                 bound |= {alias for alias in named if self.scope_of(alias) == parent}
         return frozenset(bound)
 
+    @property
+    def nesting_of_not(self) -> int:
+        """How many NOTs lie inside each other at most."""
+        return max((len(negation.scope) for negation in self.negations), default=0)
+
     @cached_property
     def branches(self) -> tuple[Query, ...]:
         """The OR-free queries that together find this query's matches, in a form that can be executed.

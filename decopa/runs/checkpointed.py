@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -37,6 +38,7 @@ from shuffler.source.pacing import Replay
 from shuffler.source.trace import DEFAULT_BAD_ROWS, DEFAULT_LATENESS, TraceColumns, open_trace
 
 if TYPE_CHECKING:
+    from cluster.checkpoint.output import MatchOutput
     from cluster.checkpoint.recovery import CheckpointedRun, Checkpoints, Recovery
     from cluster.checkpoint.store import CheckpointStore
 
@@ -153,7 +155,7 @@ def run_with_checkpoints(
         str(trace) if is_live(trace) else str(Path(str(trace)).resolve()),
         plan.to_json(),
         ";\n".join(map(str, queries)),
-        str(Path(out).resolve()),
+        str(out) if is_address(out) else str(Path(out).resolve()),
         out_format,
         {"id": columns.id, "ts": columns.ts, "type": columns.type},
         assume_sorted,
@@ -236,7 +238,6 @@ def _run(
     recovered: Recovered | None,
     stop: threading.Event | None,
 ) -> CheckpointedRun:
-    from cluster.checkpoint.output import PublishedMatches
     from cluster.checkpoint.recovery import CheckpointedRuntime
     from cluster.feeding import TraceBlocks, rows_per_block
     from cluster.placement import places_needed
@@ -254,7 +255,7 @@ def _run(
         plan,
         TraceBlocks(source, rows_per_block(options.replay)),
         merge=lambda tables: result_table(queries, tables),
-        output=PublishedMatches(Path(job.out), job.out_format),
+        output=_output_of(job, checkpoints),
         checkpoints=checkpoints,
         limits=Limits(job.max_matches, job.max_state_bytes),
         options=options,
@@ -263,6 +264,21 @@ def _run(
     )
     with ray_session(address=options.address, cpus=places_needed(runtime.topology)):
         return runtime.run(progress)
+
+
+def _output_of(job: Job, checkpoints: Checkpoints) -> MatchOutput:
+    """The folder, topic or subject that matches are published to."""
+    from cluster.checkpoint.output import PublishedMatches
+
+    if not is_address(job.out):
+        return PublishedMatches(Path(job.out), job.out_format)
+    from cluster.checkpoint.topics import topic_output
+
+    if "://" in checkpoints.location:
+        raise CheckpointError("matches go to a topic from checkpoints in a folder only; name a folder of this machine")
+    folder = Path(checkpoints.location).resolve()
+    run = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
+    return topic_output(parse_address(job.out), folder / "outbox", run)
 
 
 def read_job(store: CheckpointStore) -> Job:

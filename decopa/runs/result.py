@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from actors.sink import bound_aliases
 from decopa.query.query import Query
+
+MatchKey = tuple[object, ...]
 
 
 def result_table(queries: Sequence[Query], matches: Sequence[pa.Table]) -> pa.Table:
@@ -17,7 +19,11 @@ def result_table(queries: Sequence[Query], matches: Sequence[pa.Table]) -> pa.Ta
     `matches` has a table for each branch of each query.
     """
     remaining = iter(matches)
-    tables = [_united(query, [next(remaining) for _ in query.branches]) for query in queries]
+    return combined([united(query, [next(remaining) for _ in query.branches]) for query in queries])
+
+
+def combined(tables: Sequence[pa.Table]) -> pa.Table:
+    """The tables of the queries of a workload, one below the other."""
     if len(tables) == 1:
         return tables[0]
     lists = {name for table in tables for name in table.column_names if _is_list(table, name)}
@@ -39,7 +45,8 @@ def _with_lists(table: pa.Table, lists: Collection[str]) -> pa.Table:
     return table
 
 
-def _united(query: Query, tables: Sequence[pa.Table]) -> pa.Table:
+def united(query: Query, tables: Sequence[pa.Table]) -> pa.Table:
+    """The matches of the branches of one query, without repeats, in canonical order."""
     if len(tables) == 1:
         return tables[0]
     alike: dict[tuple[str, ...], list[pa.Table]] = {}
@@ -60,12 +67,13 @@ def _sort_keys(table: pa.Table, query: Query) -> list[tuple[str, str]]:
 
 def _without_repeats(tables: list[pa.Table], aliases: list[str]) -> pa.Table:
     whole = pa.concat_tables(tables, promote_options="default").unify_dictionaries().combine_chunks()
-    keys = [whole.column(alias).to_pylist() for alias in aliases]
-    seen: set[object] = set()
-    kept = []
-    for row, values in enumerate(zip(*keys, strict=True)):
-        key = tuple(tuple(value) if isinstance(value, list) else value for value in values)
-        if key not in seen:
-            seen.add(key)
-            kept.append(row)
-    return whole.take(pa.array(kept, type=pa.int64()))
+    first: dict[MatchKey, int] = {}
+    for row, key in enumerate(match_keys(whole, aliases)):
+        first.setdefault(key, row)
+    return whole.take(pa.array(first.values(), type=pa.int64()))
+
+
+def match_keys(table: pa.Table, aliases: Sequence[str]) -> Iterator[MatchKey]:
+    """What tells matches apart: the event ids that each of them binds to the aliases."""
+    for values in zip(*(table.column(alias).to_pylist() for alias in aliases), strict=True):
+        yield tuple(tuple(value) if isinstance(value, list) else value for value in values)

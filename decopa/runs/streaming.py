@@ -20,13 +20,13 @@ from decopa.runs.execute import (
     fitting_plan,
     make_plan,
 )
-from decopa.runs.result import result_table
+from decopa.runs.publication import Publication
 from shuffler.source.trace import DEFAULT_LATENESS, Lateness, TraceColumns
 
 if TYPE_CHECKING:
     from actors.group import Limits
     from cluster.options import RayOptions
-    from cluster.spark.streaming import MatchStream
+    from cluster.spark.match_stream import MatchStream
 
 
 def stream(
@@ -45,13 +45,14 @@ def stream(
     limits: Limits = DEFAULT_LIMITS,
     ray: RayOptions | None = None,
     trigger: Mapping[str, Any] | None = None,
+    name: str | None = None,
 ) -> MatchStream:
     """Finds the matches of a query in a streaming data frame of a Spark on Ray, until it is stopped.
 
     The matches of every micro-batch go to the folder `out` as one Parquet file. Matches may span micro-batches, and
     each is reported once. Events may be late by `lateness.allowed_us`; a match is reported when its last event is that
-    old. Called again with the same `checkpoint`, it goes on where it was, with any number of units. `trigger` is that
-    of Spark's writer, as in {"processingTime": "5 seconds"}.
+    old. Called again with the same `checkpoint`, it goes on where it was, with any number of units or another plan.
+    `trigger` is that of Spark's writer, as in {"processingTime": "5 seconds"}; `name` is the query's name in Spark.
     """
     from cluster.options import RayOptions
     from cluster.spark.streaming import start_stream
@@ -68,7 +69,7 @@ def stream(
     return start_stream(
         frame,
         plan,
-        merge=lambda tables: result_table(queries, tables),
+        publication=Publication(queries, steadily=True),
         out=Path(out),
         checkpoint=Path(checkpoint),
         columns=columns,
@@ -76,4 +77,5 @@ def stream(
         limits=limits,
         options=ray or RayOptions(),
         trigger=None if trigger is None else dict(trigger),
+        name=name,
     )

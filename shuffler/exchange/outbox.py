@@ -40,7 +40,12 @@ class _Bundle:
 
 
 class Outbox:
-    """Gathers deliveries and hands messages to `send`, which may block; sequence numbers are the channel's."""
+    """Gathers deliveries and hands messages to `send`, which may block; sequence numbers are the channel's.
+
+    A receiver may gather what comes of a message that is not urgent. So an urgent flush owes every such receiver an
+    urgent message, an empty one if nothing waits: only then has all that was ever put in here been passed on, by all
+    processes down to the sinks. A receiver whose last message was urgent holds nothing of this sender's.
+    """
 
     def __init__(
         self,
@@ -61,6 +66,8 @@ class Outbox:
         }
         self._places = _places(outgoing)
         self._bundles = {target: _Bundle() for target in outgoing}
+        #: Receivers whose last message was not urgent.
+        self._owed: set[str] = set()
         self._flushed = clock()
         self.rows_sent = self.messages_sent = 0
 
@@ -84,16 +91,21 @@ class Outbox:
 
     def flush(self, *, urgent: bool = False, barrier: int | None = None) -> bool:
         """Sends what is enough for a message or has waited for long, and all if it is urgent, the end, or a barrier;
-        returns whether nothing waits any more."""
+        returns whether nothing waits any more. If it is urgent, receivers pass on what earlier messages left there."""
         now = self._clock()
         due = urgent or barrier is not None or now - self._flushed >= self._policy.interval_s
         if due:
             self._flushed = now
         for target, bundle in self._bundles.items():
             ready = due or bundle.count >= self._policy.max_rows or END_OF_STREAM in bundle.watermarks.values()
-            if barrier is not None or (ready and (bundle.rows or bundle.watermarks)):
+            owed = urgent and self._owes(target)
+            if barrier is not None or owed or (ready and (bundle.rows or bundle.watermarks)):
                 self._ship(target, urgent=urgent, barrier=barrier)
         return due
+
+    def _owes(self, target: str) -> bool:
+        """Whether the receiver may hold what came of earlier messages."""
+        return target in self._owed
 
     def _ship(self, target: str, *, urgent: bool, barrier: int | None = None) -> None:
         bundle = self._bundles[target]
@@ -101,6 +113,10 @@ class Outbox:
         rows = tuple((lane, self._codecs[target, lane].encode(batches)) for lane, batches in bundle.rows.items())
         self.rows_sent += bundle.count
         self.messages_sent += 1
+        if urgent:
+            self._owed.discard(target)
+        else:
+            self._owed.add(target)
         watermarks = tuple(bundle.watermarks.items())
         self._send(target, Message(self._process, 0, 0, rows, watermarks, urgent, barrier))
 

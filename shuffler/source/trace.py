@@ -34,6 +34,7 @@ from shuffler.source.live.interface import BatchReader, LiveReader
 from shuffler.source.live.opening import open_live
 from shuffler.source.live.stream import LiveStream
 from shuffler.source.readers import Reader, StreamReader, TableReader
+from shuffler.source.stopping import Stop
 
 __all__ = ["Block", "EventBatch", "Lateness", "TraceColumns", "TraceSource", "open_trace"]
 
@@ -167,6 +168,16 @@ class TraceSource:
         return int(first[0]), int(last[0])
 
     @property
+    def reached_us(self) -> int:
+        """The time of the last event that was handed out."""
+        return self._times_us[1]
+
+    @property
+    def late_notice(self) -> str | None:
+        """How many late events of a live stream were dropped so far; None if none were."""
+        return None if self._live is None else self._live.notice
+
+    @property
     def name(self) -> str:
         """Where the events come from, for messages."""
         return self._reader.name
@@ -250,6 +261,7 @@ def open_trace(
     lateness: Lateness = DEFAULT_LATENESS,
     bad_rows: BadRows = DEFAULT_BAD_ROWS,
     kinds: Mapping[str, str] | None = None,
+    stop: Stop | None = None,
 ) -> TraceSource:
     """Opens a table, a file (Parquet, CSV, JSON lines), a directory of Parquet files, a pattern or list of files, the
     address of a live source, or a live stream.
@@ -257,12 +269,13 @@ def open_trace(
     Events out of order are sorted, with a notice, or refused with `assume_sorted`. NaN in an attribute that is asked
     for is refused, or a missing value with `nan_as_null`. `lateness` is about live streams, which cannot be sorted as
     a whole: how far their events may be out of order. `bad_rows` says what becomes of rows with unusable values,
-    `kinds` what columns of CSV and JSON hold, where they do not show it themselves ({"x": "float"}).
+    `kinds` what columns of CSV and JSON hold, where they do not show it themselves ({"x": "float"}). A live source
+    raises StreamStopped once `stop` is set.
     """
     if isinstance(events, SourceAddress) or is_address(events):
         address = events if isinstance(events, SourceAddress) else parse_address(str(events))
         stream_letters = StreamLetters(bad_rows, address.name)
-        live = open_live(address, columns, stream_letters)
+        live = open_live(address, columns, stream_letters, stop)
         return _live_source(live, columns, lateness, stream_letters, nan_as_null, address.idle_after_s)
     reader = _reader_of(events, columns, kinds or {}, divert=bad_rows.policy == "divert")
     if isinstance(reader, LiveReader):

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from shuffler.rows.columns import Place
 from shuffler.source.readers import Reader, StreamReader
+from shuffler.source.stopping import Stop, StreamStopped
 
 #: How long a source waits for events before it says that none have come.
 POLL_S = 0.05
@@ -106,10 +107,10 @@ class BatchReader(LiveReader):
 
 
 class SourceReader(LiveReader):
-    """A live source as a reader; any column may have missing values."""
+    """A live source as a reader; any column may have missing values. It raises StreamStopped once `stop` is set."""
 
-    def __init__(self, source: LiveSource) -> None:
-        self.source = source
+    def __init__(self, source: LiveSource, stop: Stop | None = None) -> None:
+        self.source, self._stop = source, stop
         self.name, self.schema, self.unreadable = source.name, source.schema, {}
         self.nullable = frozenset(source.schema.names)
         self.identity, self.replayable = source.identity, source.replayable
@@ -136,5 +137,7 @@ class SourceReader(LiveReader):
             while (found := self.source.poll(POLL_S, self._held_back)) is not None:
                 yield from found
                 yield None
+                if self._stop is not None and self._stop.is_set():
+                    raise StreamStopped
         finally:
             self.source.close()

@@ -11,12 +11,15 @@ from shuffler.source.json_lines import JsonLines
 from shuffler.source.live.address import SourceAddress
 from shuffler.source.live.interface import BatchReader, LiveReader, LiveSource, SourceReader
 from shuffler.source.readers import StreamReader
+from shuffler.source.stopping import Stop
 
 
-def open_live(address: SourceAddress, columns: TraceColumns, letters: DeadLetters) -> LiveReader:
+def open_live(
+    address: SourceAddress, columns: TraceColumns, letters: DeadLetters, stop: Stop | None = None
+) -> LiveReader:
     """The reader of a live source; clients of brokers are imported here, by those who need them."""
     if address.kind == "tcp":
-        return BatchReader(StreamReader(_lines_of(address, columns), address.name))
+        return BatchReader(StreamReader(_lines_of(address, columns, stop), address.name))
     source: LiveSource
     if address.kind == "kafka":
         from shuffler.source.live.kafka import KafkaSource
@@ -30,10 +33,10 @@ def open_live(address: SourceAddress, columns: TraceColumns, letters: DeadLetter
         from shuffler.source.live.folder import FolderSource
 
         source = FolderSource(address, columns, letters)
-    return SourceReader(source)
+    return SourceReader(source, stop)
 
 
-def _lines_of(address: SourceAddress, columns: TraceColumns) -> JsonLines:
+def _lines_of(address: SourceAddress, columns: TraceColumns, stop: Stop | None) -> JsonLines:
     """JSON lines that a server sends; they come once, so a run on them cannot have checkpoints."""
     host, _, port = address.servers.rpartition(":")
     if not host or not port.isdigit():
@@ -45,4 +48,4 @@ def _lines_of(address: SourceAddress, columns: TraceColumns) -> JsonLines:
             f"no server answers at {address.servers}: {err.strerror or err}; check the address, and that it listens"
         ) from err
     connection.settimeout(None)
-    return JsonLines(connection.detach(), ts=columns.ts, kinds=address.columns, name=address.name)
+    return JsonLines(connection.detach(), ts=columns.ts, kinds=address.columns, name=address.name, stop=stop)
