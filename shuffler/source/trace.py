@@ -281,7 +281,8 @@ def open_trace(
     if isinstance(reader, LiveReader):
         return _live_source(reader, columns, lateness, StreamLetters(bad_rows, reader.name), nan_as_null)
     _check_columns(reader, columns)
-    columns, guess = _with_unit(reader, columns)
+    batches = reader.read((columns.ts,), BLOCK_ROWS)
+    columns, guess = _with_unit(columns, next((batch.column(0) for batch in batches if batch.num_rows), None))
     letters = DeadLetters(bad_rows, reader.name)
     for misfit in reader.misfits:
         letters.put_values(Place(reader.name, misfit.row), [(0, misfit.reason, misfit.values)])
@@ -293,13 +294,12 @@ def open_trace(
     return source
 
 
-def _with_unit(reader: Reader, columns: TraceColumns) -> tuple[TraceColumns, list[str]]:
-    """The columns with the unit of times, guessed from the first rows if nobody has said it, and what to tell."""
-    kind = reader.schema.field(columns.ts).type
-    if columns.unit is not None or not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+def _with_unit(columns: TraceColumns, first: pa.Array | None) -> tuple[TraceColumns, list[str]]:
+    """The columns with the unit of times, guessed from the first of them if nobody has said it, and what to tell."""
+    if columns.unit is not None or first is None or first.null_count == len(first):
         return columns, []
-    first = next((batch.column(0) for batch in reader.read((columns.ts,), BLOCK_ROWS) if batch.num_rows), None)
-    if first is None or first.null_count == len(first):
+    kind = first.type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         return columns, []
     values = first.drop_null().to_numpy(zero_copy_only=False)
     whole = values[np.isfinite(values) & (np.abs(values) <= MAX_TS_US)].astype(np.int64)
@@ -323,8 +323,9 @@ def _live_source(
     idle_after_s: float | None = None,
 ) -> TraceSource:
     _check_columns(reader, columns)
+    columns, guess = _with_unit(columns, reader.sample(columns.ts))
     live = LiveStream(reader, columns, lateness, letters, nan_as_null=nan_as_null, idle_after_s=idle_after_s)
-    return TraceSource(
+    source = TraceSource(
         reader,
         columns,
         None,
@@ -334,6 +335,8 @@ def _live_source(
         letters=letters,
         live=live,
     )
+    source.notices += guess
+    return source
 
 
 def _reader_of(events: Events, columns: TraceColumns, kinds: Mapping[str, str], *, divert: bool) -> Reader:

@@ -74,6 +74,21 @@ def test_the_time_of_a_record_can_be_that_of_its_event(broker: KafkaBroker, topi
     assert [row["ts"].timestamp() for row in rows_of(source.arrivals([], 10))] == [1.0, 1.005, 1.01]
 
 
+def test_times_in_milliseconds_are_recognised(broker: KafkaBroker, topic: str) -> None:
+    morning_ms = 1_714_557_600_000
+    broker.send(topic, [json.dumps({"id": n, "ts": morning_ms + n, "type": "A"}).encode() for n in range(3)])
+    source = opened(broker, topic, "until=end&idle=0s")
+    assert source.notices[0].startswith("took the times in column 'ts' for milliseconds since 1970")
+    assert [batch.ts.tolist() for batch in source.batches([], 10)] == [
+        [morning_ms * 1_000 + n * 1_000 for n in range(3)]
+    ]
+    blind = opened(broker, topic, f"until=end&idle=0s&{SCHEMA}")
+    with pytest.raises(
+        TraceError, match=r"looks like milliseconds since 1970 \(2024-05-01 10:00:00\); say --ts-unit ms"
+    ):
+        rows_of(blind.arrivals([], 10))
+
+
 def test_an_idle_partition_does_not_hold_the_stream(broker: KafkaBroker, topic: str) -> None:
     broker.send(topic, [event(number) for number in range(10)])
     source = opened(broker, topic, "idle=100ms")

@@ -43,7 +43,7 @@ def test_restarts_of_a_stream_lose_nothing_and_repeat_nothing() -> None:
                 table_of(events, ATTRIBUTES),
                 shufflers=data.draw(st.integers(1, 3)),
                 chaos=Random(seed),
-                crashes=4,
+                crashes=12,
                 partitions=data.draw(st.integers(1, 4)),
                 disorder_us=data.draw(st.integers(0, 3)),
             )
@@ -61,7 +61,7 @@ def test_restarts_of_a_stream_lose_nothing_and_repeat_nothing() -> None:
 def found_with(seed: int) -> list[object]:
     with interpreted():
         cluster = CrashingStream(
-            PLAN, table_of(EVENTS), shufflers=2, chaos=Random(seed), crashes=3, partitions=3, disorder_us=4
+            PLAN, table_of(EVENTS), shufflers=2, chaos=Random(seed), crashes=12, partitions=3, disorder_us=4
         )
         return sorted(map(canonical, matches_of(QUERY, cluster.run([QUERY]))))
 

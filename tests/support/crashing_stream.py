@@ -20,6 +20,9 @@ from tests.support.scripted_source import ScriptedSource, dealt_out, scripted_tr
 class CrashingStream(CrashingCluster):
     """Events come from `partitions` partitions, each out of order by at most `disorder_us`, read in any order."""
 
+    #: Polls bring few rows, so there are more of them between two crashes.
+    odds = (0.004, 0.05, 0.12)
+
     def __init__(
         self,
         plan: Plan,

@@ -46,6 +46,9 @@ class ScriptedSource:
     def lag(self) -> Mapping[str, int]:
         return {name: table.num_rows - self._at[name] for name, table in self._tables.items()}
 
+    def sample(self, column: str) -> pa.Array | None:
+        return None
+
     def close(self) -> None:
         self._at = {}
 

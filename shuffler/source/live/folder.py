@@ -103,6 +103,13 @@ class FolderSource:
     def lag(self) -> Mapping[str, int]:
         return {}
 
+    def sample(self, column: str) -> pa.Array | None:
+        files = self._files()
+        if not files:
+            return None
+        batches = self._opened(files[0]).read([column], BLOCK_ROWS)
+        return next((batch.column(0) for batch in batches if batch.num_rows), None)
+
     def close(self) -> None:
         self._reading = None
 

@@ -65,6 +65,10 @@ class LiveSource(Protocol):
         """Events of each partition that are known to wait; a partition that is left out may have any number."""
         ...
 
+    def sample(self, column: str) -> pa.Array | None:
+        """Some values of a column, if the source has looked at its first events; else None."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -86,6 +90,10 @@ class LiveReader(Reader):
 
     def lag(self) -> Mapping[str, int]:
         return {}
+
+    def sample(self, column: str) -> pa.Array | None:
+        """Some values of a column, if they can be had before anything is read."""
+        return None
 
 
 class BatchReader(LiveReader):
@@ -129,6 +137,9 @@ class SourceReader(LiveReader):
 
     def lag(self) -> Mapping[str, int]:
         return self.source.lag()
+
+    def sample(self, column: str) -> pa.Array | None:
+        return self.source.sample(column)
 
     def arrivals(self, columns: Sequence[str], offsets: Mapping[str, int] | None) -> Iterator[Arrival | None]:
         self._held_back = ()

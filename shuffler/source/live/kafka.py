@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from decopa.errors import TraceError, did_you_mean
 from shuffler.rows.columns import Ints
@@ -74,6 +75,9 @@ class KafkaSource:
 
     def lag(self) -> Mapping[str, int]:
         return {name: max(0, self._known_end(name) - offset) for name, offset in self._at.items()}
+
+    def sample(self, column: str) -> pa.Array | None:
+        return self._payloads.sample(column)
 
     def close(self) -> None:
         """Stops reading; the connection stays, for the next time that it is opened."""

@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from decopa.errors import TraceError, did_you_mean
 from shuffler.rows.events import TraceColumns
@@ -70,6 +71,9 @@ class NatsSource:
 
     def lag(self) -> Mapping[str, int]:
         return {"": self._pending}
+
+    def sample(self, column: str) -> pa.Array | None:
+        return self._payloads.sample(column)
 
     def close(self) -> None:
         """Stops reading; the connection stays, for the next time that it is opened."""

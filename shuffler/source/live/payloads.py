@@ -46,8 +46,10 @@ class PayloadReader:
         if self._record_time is not None:
             given.pop(self._record_time, None)
         wanted = {columns.id, columns.type} | (set() if address.record_time else {columns.ts})
+        self._first: Sequence[bytes] = ()
         if not wanted <= given.keys():
-            given = infer_columns(address.format, first(), columns.ts, address.name) | given
+            self._first = first()
+            given = infer_columns(address.format, self._first, columns.ts, address.name) | given
         self._decoder = Decoder(address.format, given)
         self.columns = given
         self.schema = self._decoder.schema
@@ -58,6 +60,12 @@ class PayloadReader:
     def choose(self, names: Sequence[str]) -> None:
         """Rows have these columns from now on."""
         self._names = list(names)
+
+    def sample(self, column: str) -> pa.Array | None:
+        """Values of a column in the first payloads, where they were looked at."""
+        if not self._first or column not in self.columns:
+            return None
+        return self._decoder.decode(self._first, [column]).rows.column(0)
 
     def arrival(self, records: Records, moved: Mapping[str, int]) -> Arrival:
         """The records as rows; `moved` are the offsets that they move on."""

@@ -10,9 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from decopa.choices import TIME_UNITS
 from decopa.errors import CheckpointError
 from shuffler.rows.columns import Place, identities, timestamps_us
 from shuffler.rows.events import TraceColumns
+from shuffler.rows.times import guessed_unit, shown_time
 from shuffler.source.block import Block
 from shuffler.source.checks import IdOrder, check_rows, check_unique
 from shuffler.source.dead_letters import StreamLetters
@@ -42,6 +44,7 @@ class LiveStream:
         self._late_file = LetterFile(lateness.file, "late events")
         self._merge = self._merge_from(None)
         self._offsets: dict[str, int] = {}
+        self._unit_seen = False
 
     def blocks(self, wanted: Sequence[str], rows: int, saved: bytes | None = None) -> Iterator[Block | None]:
         """Blocks of at most `rows`, from the saved position on; None whenever nothing has come for a moment."""
@@ -98,7 +101,23 @@ class LiveStream:
         if not ids.increasing:
             rows, place = self._letters.sift(rows, place, self._check_unique)
         times = timestamps_us(rows.column(names.ts), names.ts, place, names.unit)
+        if not self._unit_seen and len(times):
+            self._check_unit(rows.column(names.ts), place)
         self._merge.arrive(arrival.partition, rows, times, place)
+
+    def _check_unit(self, column: pa.Array, place: Place) -> None:
+        """Refuses whole numbers that look like dates in another unit than the one that they are taken for."""
+        self._unit_seen = True
+        if self._columns.unit is None and pa.types.is_integer(column.type):
+            first = int(column[0].as_py())
+            unit = guessed_unit(np.array([first]))
+            if unit != "us":
+                raise place.error(
+                    self._columns.ts,
+                    0,
+                    f"{first} looks like {TIME_UNITS[unit]} since 1970 ({shown_time(first, unit)}); say --ts-unit "
+                    f"{unit} (TraceColumns(unit='{unit}')), or us if it is microseconds",
+                )
 
     def _check(self, rows: pa.RecordBatch, place: Place, wanted: Sequence[str]) -> None:
         check_rows(rows, place, self._columns, wanted[3:], self._nan_as_null)
