@@ -1,4 +1,4 @@
-"""Runs on real live sources, on a real Ray, with processes that die: row by row what a run over the whole trace finds."""
+"""Runs on real live sources, on a real Ray, with processes that die: row by row what a run over the trace finds."""
 
 from __future__ import annotations
 
