@@ -35,6 +35,8 @@ def rounded(values: npt.NDArray[np.float64], unit: str, limit_us: int) -> tuple[
 
 def parsed(array: pa.Array) -> tuple[Ints, Mask]:
     """Text in ISO 8601 in microseconds, and which of it is no time; what has a zone becomes UTC."""
+    if pa.types.is_string_view(array.type):  # Arrow cannot cast these to times
+        array = array.cast(pa.string())
     values: Ints = np.zeros(len(array), dtype=np.int64)
     wrong = np.zeros(len(array), dtype=np.bool_)
 

@@ -28,6 +28,7 @@ from shuffler.source.block import Block
 from shuffler.source.checks import Survey, check_rows, survey
 from shuffler.source.dead_letters import BadRows, DeadLetters, StreamLetters
 from shuffler.source.files import open_files
+from shuffler.source.json_lines import JsonLines
 from shuffler.source.lateness import Lateness
 from shuffler.source.live.address import SourceAddress, is_address, parse_address
 from shuffler.source.live.interface import BatchReader, LiveReader
@@ -279,7 +280,10 @@ def open_trace(
         return _live_source(live, columns, lateness, stream_letters, nan_as_null, address.idle_after_s)
     reader = _reader_of(events, columns, kinds or {}, divert=bad_rows.policy == "divert")
     if isinstance(reader, LiveReader):
-        return _live_source(reader, columns, lateness, StreamLetters(bad_rows, reader.name), nan_as_null)
+        stream_letters = StreamLetters(bad_rows, reader.name)
+        if isinstance(events, JsonLines):
+            events.divert_to(stream_letters)
+        return _live_source(reader, columns, lateness, stream_letters, nan_as_null)
     _check_columns(reader, columns)
     batches = reader.read((columns.ts,), BLOCK_ROWS)
     columns, guess = _with_unit(columns, next((batch.column(0) for batch in batches if batch.num_rows), None))

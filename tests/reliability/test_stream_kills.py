@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import decopa
+from actors.columnar.jit import interpreted
 from cluster.checkpoint.progress import published_offsets
 from cluster.checkpoint.recovery import Checkpoints
 from cluster.options import RayOptions
@@ -90,7 +91,7 @@ def test_published_matches_are_those_of_the_events_so_far_every_time(
     trace = pa.Table.from_batches(list(spec.batches())).combine_chunks()
     found: list[int] = []
     pq.write_table(trace.slice(0, 100), tmp_path / "in" / "000.parquet")
-    with running(tmp_path):
+    with interpreted(), running(tmp_path):
         for number in range(files):
             name = f"{number:03d}.parquet"
             if number:

@@ -19,7 +19,7 @@ import pyarrow.json
 
 from decopa.errors import TraceError
 from shuffler.rows.columns import Ints, is_text
-from shuffler.source.json_lines import KINDS
+from shuffler.source.kinds import KINDS
 
 #: Payloads in, a table out; it may raise an Arrow error, and may have any number of rows.
 Parse = Callable[[Sequence[bytes], pa.Schema], pa.Table]
@@ -50,6 +50,11 @@ class Decoder:
         else:
             decoded = _decode_lines(payloads, schema, _parse_json if self._form == "json" else _parse_csv)
         return Decoded(decoded.rows.select(list(names)), decoded.payloads, decoded.bad)
+
+
+def decode_json(lines: Sequence[bytes], schema: pa.Schema) -> Decoded:
+    """A row for each line that fits the schema."""
+    return _decode_lines(lines, schema, _parse_json)
 
 
 def schema_of(columns: Mapping[str, str]) -> pa.Schema:

@@ -19,7 +19,9 @@ def open_live(
 ) -> LiveReader:
     """The reader of a live source; clients of brokers are imported here, by those who need them."""
     if address.kind == "tcp":
-        return BatchReader(StreamReader(_lines_of(address, columns, stop), address.name))
+        lines = _lines_of(address, columns, stop)
+        lines.divert_to(letters)
+        return BatchReader(StreamReader(lines, address.name))
     source: LiveSource
     if address.kind == "kafka":
         from shuffler.source.live.kafka import KafkaSource

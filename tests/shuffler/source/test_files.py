@@ -140,11 +140,19 @@ ROWS = {
 QUERY = "PATTERN SEQ(A a, B b) WITHIN 10 s"
 
 
-def test_pandas_arrow_and_duckdb_are_taken_as_they_are() -> None:
+def test_pandas_polars_arrow_and_duckdb_are_taken_as_they_are() -> None:
     duckdb = pytest.importorskip("duckdb")
     frame = pd.DataFrame(ROWS)
     table = pa.table(ROWS)
     relation = duckdb.from_arrow(table)
     reader = pa.RecordBatchReader.from_batches(table.schema, table.to_batches())
-    for events in (frame, frame.assign(ts=pd.to_datetime(frame["ts"])), table, relation, reader):
+    polars = pytest.importorskip("polars")
+    for events in (
+        polars.DataFrame(ROWS),
+        frame,
+        frame.assign(ts=pd.to_datetime(frame["ts"])),
+        table,
+        relation,
+        reader,
+    ):
         assert decopa.run(QUERY, events).select(["a", "b"]).to_pylist() == [{"a": 1, "b": 2}]
