@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from decopa.choices import BAD_ROW_POLICIES, LATE_POLICIES, PLACEMENTS, RUNTIMES
-from decopa.commands.option_types import count, duration, kinds, pin, positive
+from decopa.commands.option_types import count, duration, kinds, pin, positive, trace
 from decopa.commands.source_options import check_source, is_live
 from decopa.errors import DecoPaError
 
@@ -125,7 +125,12 @@ def add_stream_arguments(run: argparse.ArgumentParser) -> None:
     live.add_argument(
         "--late", choices=LATE_POLICIES, help="what to do with events that come later still (default: fail)"
     )
-    live.add_argument("--late-file", metavar="FILE", type=Path, help="where --late divert writes them, as JSON lines")
+    live.add_argument(
+        "--late-file",
+        metavar="FILE",
+        type=trace,
+        help="where --late divert writes them, as JSON lines; or kafka://HOST:PORT/TOPIC, nats://HOST:PORT/SUBJECT",
+    )
     live.add_argument(
         "--part-rows", metavar="N", type=count, help="matches in a part, if --out is a folder (default: 100,000)"
     )

@@ -78,7 +78,7 @@ class Job:
     @property
     def lateness(self) -> Lateness:
         policy: LatePolicy = "drop" if self.late == "drop" else "divert" if self.late == "divert" else "fail"
-        return Lateness(self.allowed_lateness_us, policy, None if self.late_file is None else Path(self.late_file))
+        return Lateness(self.allowed_lateness_us, policy, self.late_file)
 
     @property
     def bad_row_policy(self) -> BadRows:
@@ -152,10 +152,10 @@ def run_with_checkpoints(
             statistics = [one.statistics for one in measure(queries, source)]
         plan = plan_workload(queries, statistics, capacity, units=units, strategy=strategy).plan
     job = Job(
-        str(trace) if is_live(trace) else str(Path(str(trace)).resolve()),
+        str(trace) if isinstance(trace, SourceAddress) else _resolved(trace),
         plan.to_json(),
         ";\n".join(map(str, queries)),
-        str(out) if is_address(out) else str(Path(out).resolve()),
+        _resolved(out),
         out_format,
         {"id": columns.id, "ts": columns.ts, "type": columns.type},
         assume_sorted,
@@ -174,7 +174,7 @@ def run_with_checkpoints(
         bad_rows.max_rows,
         lateness.allowed_us,
         lateness.policy,
-        None if lateness.file is None else str(lateness.file.resolve()),
+        None if lateness.file is None else _resolved(lateness.file),
     )
     if saved is None:
         store.write_job({name: getattr(job, name) for name in Job.__dataclass_fields__})
@@ -186,6 +186,11 @@ def run_with_checkpoints(
 def is_live(trace: object) -> bool:
     """Whether a trace is a stream with an address."""
     return isinstance(trace, SourceAddress) or is_address(trace)
+
+
+def _resolved(place: str | Path) -> str:
+    """A path that means the same in any folder, or an address as it is."""
+    return str(place) if is_address(place) else str(Path(place).resolve())
 
 
 def resume(

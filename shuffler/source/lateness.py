@@ -28,12 +28,13 @@ class Lateness:
     """How far events may be out of order, and what becomes of one that is later than that.
 
     An event may arrive after another that is up to `allowed_us` later in time. What comes later still is refused with
-    `fail`, dropped and counted with `drop`, and with `divert` also written to `file`.
+    `fail`, dropped and counted with `drop`, and with `divert` also written to `file`,
+    a path or the address of a topic.
     """
 
     allowed_us: int = 0
     policy: LatePolicy = "fail"
-    file: Path | None = None
+    file: Path | str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.allowed_us, int) or not 0 <= self.allowed_us <= MAX_TS_US:

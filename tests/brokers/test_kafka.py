@@ -129,6 +129,19 @@ def test_late_events_are_counted_for_each_partition(broker: KafkaBroker, topic: 
     ]
 
 
+def test_late_events_can_go_to_a_topic_of_their_own(broker: KafkaBroker, topic: str) -> None:
+    broker.send(topic, [event(number) for number in (10, 5, 20)])
+    late = next(_topics)
+    source = opened(broker, topic, "until=end&idle=0s", lateness=Lateness(0, "divert", broker.address(late)))
+    assert [row["id"] for row in rows_of(source.arrivals([], 10))] == [10, 20]
+    letters = open_trace(
+        broker.address(late, "until=end&idle=0s&schema=id%3Dint,ts%3Dint,type%3Dstring,reason%3Dstring,offset%3Dint")
+    )
+    reader = letters._reader.arrivals(["offset", "reason"], None)  # type: ignore[attr-defined]
+    found = [row for arrival in reader if arrival is not None for row in arrival.rows.to_pylist()]
+    assert found == [{"offset": 1, "reason": "late: 5 us behind the newest, 0 allowed"}]
+
+
 def test_an_unknown_topic_and_a_broker_that_is_not_there_are_named(broker: KafkaBroker, topic: str) -> None:
     broker.send("orders", [event(1)])
     with pytest.raises(

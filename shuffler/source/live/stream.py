@@ -19,8 +19,9 @@ from shuffler.source.block import Block
 from shuffler.source.checks import IdOrder, check_rows, check_unique
 from shuffler.source.dead_letters import StreamLetters
 from shuffler.source.lateness import Lateness, Run
-from shuffler.source.letters import LetterFile, letter, values_of
+from shuffler.source.letters import letter, values_of
 from shuffler.source.live.interface import Arrival, LiveReader
+from shuffler.source.live.letter_topic import letter_box
 from shuffler.source.live.merging import Clock, PartitionMerge
 from shuffler.source.live.position import Position
 
@@ -41,7 +42,7 @@ class LiveStream:
     ) -> None:
         self._reader, self._columns, self._lateness, self._letters = reader, columns, lateness, letters
         self._nan_as_null, self._idle_after_s, self._clock = nan_as_null, idle_after_s, clock
-        self._late_file = LetterFile(lateness.file, "late events")
+        self._late_file = letter_box(lateness.file, "late events")
         self._merge = self._merge_from(None)
         self._offsets: dict[str, int] = {}
         self._unit_seen = False
