@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from actors.group import Limits
 from costmodel.capacity import Capacity
@@ -74,6 +74,7 @@ class Job:
     allowed_lateness_us: int = 0
     late: str = "fail"
     late_file: str | None = None
+    ts_unit: str | None = None
 
     @property
     def lateness(self) -> Lateness:
@@ -130,6 +131,8 @@ def run_with_checkpoints(
         raise CheckpointError("a checkpoint is made of rows in memory, so units cannot spill; leave out one of the two")
     store = CheckpointStore(checkpoints.location)
     saved = store.latest()
+    if is_live(trace):
+        trace, columns = _settled(trace, columns) if saved is None else _as_before(read_job(store), trace, columns)
     if saved is not None:
         plan = Plan.from_json(saved.plan)
         if [branch for one in queries for branch in one.branches] != [part.query for part in plan.parts]:
@@ -175,6 +178,7 @@ def run_with_checkpoints(
         lateness.allowed_us,
         lateness.policy,
         None if lateness.file is None else _resolved(lateness.file),
+        columns.unit,
     )
     if saved is None:
         store.write_job({name: getattr(job, name) for name in Job.__dataclass_fields__})
@@ -186,6 +190,28 @@ def run_with_checkpoints(
 def is_live(trace: object) -> bool:
     """Whether a trace is a stream with an address."""
     return isinstance(trace, SourceAddress) or is_address(trace)
+
+
+def _address(trace: Any) -> SourceAddress:
+    return trace if isinstance(trace, SourceAddress) else parse_address(str(trace))
+
+
+def _settled(trace: Any, columns: TraceColumns) -> tuple[SourceAddress, TraceColumns]:
+    """The address and columns of a stream with what its first events show: a restart takes them for the same."""
+    address = _address(trace)
+    if address.kind == "tcp":
+        raise CheckpointError(f"{address.name} cannot be read again, so a run on it cannot have checkpoints")
+    source = open_trace(address, columns=columns)
+    return replace(address, columns=source.kinds), source.format.columns
+
+
+def _as_before(job: Job, trace: Any, columns: TraceColumns) -> tuple[SourceAddress, TraceColumns]:
+    """The address and columns with what the run took them for when it began."""
+    address = _address(trace)
+    if not is_address(job.trace):
+        raise CheckpointError(f"the checkpoint belongs to {job.trace}, not to {address.name}; name another folder")
+    kinds = address.columns or parse_address(job.trace).columns
+    return replace(address, columns=kinds), replace(columns, unit=columns.unit or job.ts_unit)
 
 
 def _resolved(place: str | Path) -> str:
@@ -250,7 +276,7 @@ def _run(
 
     source = open_trace(
         job.trace,
-        columns=TraceColumns(**job.columns),
+        columns=TraceColumns(**job.columns, unit=job.ts_unit),
         assume_sorted=job.assume_sorted,
         nan_as_null=job.nan_as_null,
         lateness=job.lateness,

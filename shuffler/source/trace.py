@@ -31,6 +31,7 @@ from shuffler.source.files import open_files
 from shuffler.source.json_lines import JsonLines
 from shuffler.source.lateness import Lateness
 from shuffler.source.live.address import SourceAddress, is_address, parse_address
+from shuffler.source.live.decoding import kinds_of
 from shuffler.source.live.interface import BatchReader, LiveReader
 from shuffler.source.live.opening import open_live
 from shuffler.source.live.stream import LiveStream
@@ -192,6 +193,11 @@ class TraceSource:
     def late(self) -> Mapping[str, int]:
         """Late events of each partition of a live stream that has any."""
         return {} if self._live is None else self._live.late
+
+    @property
+    def kinds(self) -> Mapping[str, str]:
+        """What the columns of a live source hold, as `--schema` would say it."""
+        return kinds_of(self._reader.schema)
 
     @property
     def held_rows(self) -> int:
