@@ -169,6 +169,8 @@ def check(args: argparse.Namespace) -> None:
     check_source(args)
     if args.spark and (args.ts_unit not in (None, "us") or is_live(args)):
         raise DecoPaError("--spark reads stored traces whose times are timestamps or microseconds; leave out --spark")
+    if (args.late == "divert") != (args.late_file is not None):
+        raise DecoPaError("late events are written to a file with --late divert and --late-file FILE, both together")
     if not is_live(args):
         for name in ("allowed_lateness", "late", "late_file", "part_rows", "part_every"):
             if getattr(args, name) is not None:
