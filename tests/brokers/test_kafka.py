@@ -45,6 +45,16 @@ def test_partitions_become_one_stream_in_time_order(broker: KafkaBroker, topic: 
     assert found[7] == {"ts": 7, "id": 7, "type": "A", "x": 3.5}
 
 
+def test_a_partition_far_ahead_of_one_that_has_ended_is_read_on(
+    broker: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shuffler.source.live.merging.MANY_ROWS", 10)
+    monkeypatch.setattr("shuffler.source.live.kafka._MOST_RECORDS", 20)
+    broker.send(topic, [event(0)], 0)
+    broker.send(topic, [event(number) for number in range(1, 500)], 1)
+    assert [row["id"] for row in rows_of(opened(broker, topic).arrivals([], 500))] == list(range(500))
+
+
 def test_a_position_is_gone_on_from(broker: KafkaBroker, topic: str) -> None:
     for partition in range(4):
         broker.send(topic, [event(number) for number in range(partition, 1_000, 4)], partition)

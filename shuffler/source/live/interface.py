@@ -62,7 +62,8 @@ class LiveSource(Protocol):
         ...
 
     def lag(self) -> Mapping[str, int]:
-        """Events of each partition that are known to wait; a partition that is left out may have any number."""
+        """Events of each partition that are known to wait, -1 for a partition that has ended. Of one that is left out
+        nothing is known."""
         ...
 
     def sample(self, column: str) -> pa.Array | None:

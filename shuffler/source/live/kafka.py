@@ -74,7 +74,9 @@ class KafkaSource:
         return self._arrivals(messages)
 
     def lag(self) -> Mapping[str, int]:
-        return {name: max(0, self._known_end(name) - offset) for name, offset in self._at.items()}
+        lag = {name: max(0, self._known_end(name) - offset) for name, offset in self._at.items()}
+        over = {} if self._stops is None else self._stops
+        return lag | {name: -1 for name, stop in over.items() if self._at[name] >= stop}
 
     def sample(self, column: str) -> pa.Array | None:
         return self._payloads.sample(column)

@@ -192,6 +192,8 @@ class PartitionMerge:
         return min(known) if len(known) == len(active) else None
 
     def _is_idle(self, lane: _Lane, lag: int) -> bool:
+        if lag < 0:
+            return True  # it has ended
         quiet_s = self._clock() - lane.seen_s
         return self._idle_after_s is not None and quiet_s >= self._idle_after_s and lag == 0
 

@@ -67,6 +67,14 @@ def test_an_idle_partition_does_not_hold_the_others() -> None:
     assert streams.leave(y=0) == [1, 5]
 
 
+def test_a_partition_that_has_ended_does_not_hold_the_others() -> None:
+    streams = Streams(idle_after_s=None)
+    streams.arrive("x", 1, 5)
+    streams.arrive("y", 2)
+    assert streams.leave(x=7, y=0) == [1, 2]
+    assert streams.leave(x=7, y=-1) == [5]
+
+
 def test_a_partition_that_wakes_up_with_old_events_has_late_ones() -> None:
     streams = Streams(Lateness(0, "drop"))
     streams.now_s = 6.0
