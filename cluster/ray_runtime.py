@@ -67,7 +67,7 @@ class RayRuntime:
             started = time.perf_counter()
             for block in session.blocks_of(self._source, self._attributes, paced=self._options.replay.is_paced):
                 if block is None:
-                    session.flush()
+                    session.pause()
                 else:
                     session.feed(block)
             session.finish()

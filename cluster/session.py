@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from cluster.feeding import BlockSource, FeedBlock
 from shuffler.exchange.node import ReplayStart
 from shuffler.exchange.wall_clock import ClockOffset, ClockReading, clock_offset, machine_time_s
 from shuffler.routing.table import NOTHING_YET
+from shuffler.source.live.position import Position
 from shuffler.source.pacing import Replay
 
 #: Blocks at one shuffler: one that it works on and one that waits.
@@ -29,10 +31,25 @@ _STEP_EVERY_S = 0.02
 Progress = Callable[[int, int], None]
 
 
+@dataclass(frozen=True, slots=True)
+class StreamPlace:
+    """How far a stream was fed: events, blocks, how many blocks there were when all was last passed on, and where a
+    live source goes on."""
+
+    events: int = 0
+    blocks: int = 0
+    flushed: int = 0
+    position: Position | None = None
+
+    def is_at(self, other: StreamPlace | None) -> bool:
+        """Whether nothing has been fed or passed on in between."""
+        return other is not None and (self.blocks, self.flushed) == (other.blocks, other.flushed)
+
+
 class Stepping(Protocol):
     """Whoever has something to do now and then, such as checkpoints."""
 
-    def step(self, events: int, blocks: int) -> None: ...
+    def step(self, place: StreamPlace) -> None: ...
 
 
 class Recording(Protocol):
@@ -58,10 +75,16 @@ class Session:
         self.events = self.blocks = 0
         #: By how much the clocks of shufflers and sinks were ahead of this process's, by name.
         self.clock_offsets: dict[str, ClockOffset] = {}
+        self._position: Position | None = None
+        self._flushed_at = 0
         self.coordinator: Stepping | None = None
         self.recorder: Recording | None = None
         #: Called now and then; may raise to end the run.
         self.watch: Callable[[], None] | None = None
+
+    @property
+    def place(self) -> StreamPlace:
+        return StreamPlace(self.events, self.blocks, self._flushed_at, self._position)
 
     def go_on_from(self, events: int, blocks: int) -> None:
         """The stream begins here instead of at its start; shufflers take turns as they would have."""
@@ -104,9 +127,20 @@ class Session:
         self._last_ts = max(self._last_ts, block.last_ts)
         self.events += block.rows
         self.blocks += 1
+        self._position = block.position
         self._step()
 
-    def blocks_of(self, source: BlockSource, attributes: Collection[str], *, paced: bool) -> Iterator[FeedBlock | None]:
+    def pause(self) -> None:
+        """The stream has nothing for the moment: passes on what waits, once, and does what is due."""
+        if self._flushed_at != self.blocks:
+            self._flushed_at = self.blocks
+            self.flush()
+        self._tell()
+        self._step()
+
+    def blocks_of(
+        self, source: BlockSource, attributes: Collection[str], *, paced: bool, saved: bytes | None = None
+    ) -> Iterator[FeedBlock | None]:
         """The blocks from the present place in the stream on. Where all shufflers see the files of a stored trace, they
         read it themselves: the driver hands out work then, and no event passes through it."""
         stored = source.stored_blocks(attributes, self.events, paced=paced)
@@ -114,7 +148,7 @@ class Session:
             shufflers = self._deployment.shufflers
             if all(self._ask(shuffler.sees, name, stored.files) for name, shuffler in shufflers.items()):
                 return stored.blocks
-        return source.feed_blocks(attributes, self.events)
+        return source.feed_blocks(attributes, self.events, saved)
 
     def await_shufflers(self) -> None:
         """Returns when the shufflers have worked on everything that they were fed."""
@@ -186,7 +220,7 @@ class Session:
 
     def _step(self) -> None:
         if self.coordinator is not None:
-            self.coordinator.step(self.events, self.blocks)
+            self.coordinator.step(self.place)
 
     def _tell(self) -> None:
         if self.recorder is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from decopa.runs.live import LiveRun
     from decopa.runs.scale_points import Point
     from decopa.runs.scale_test import ScaleSettings
+    from shuffler.source.live.address import SourceAddress
 
 QueryLike = str | Query | Sequence[Query]
 _NO_PLANNING, _NO_TRACE, _NO_LIMITS, _NO_RAY = Planning(), TraceOptions(), Limits(), RayOptions()
@@ -139,7 +140,9 @@ def run_with_checkpoints(
     ray: RayOptions = _NO_RAY,
     watch: Watch | None = None,
 ) -> CheckpointedRun:
-    """Every match of the query in a stored trace, on Ray, published in the folder `out` part by part.
+    """Every match of the query in a trace or stream, on Ray, published in the folder or topic `out` part by part.
+
+    `events` is a stored trace, or the address of a stream that can be read again, such as kafka://host:9092/topic.
 
     Parts appear with checkpoints: readers see each match once, whatever dies in between. If the folder of checkpoints
     holds one of this run already, the run continues from there.
@@ -155,16 +158,22 @@ def run_with_checkpoints(
 
 
 def resume(
-    location: str | Path, *, units: int | None = None, address: str | None = None, watch: Watch | None = None
+    location: str | Path,
+    *,
+    units: int | None = None,
+    address: str | None = None,
+    source: Callable[[SourceAddress], SourceAddress] | None = None,
+    watch: Watch | None = None,
 ) -> CheckpointedRun:
     """Continues the run whose checkpoints are in `location`, after its driver has died or given up.
 
     The run keeps everything that it was begun with: plan, limits, placement, pins, emulation, pace, output. `units`
-    deals its state out among another number of units.
+    deals its state out among another number of units. `source` changes how a stream is read from now on: other
+    servers, an end, gaps that may be skipped.
     """
     from decopa.runs.checkpointed import resume_checkpointed
 
-    return resume_checkpointed(location, units=units, address=address, watch=watch).outcome
+    return resume_checkpointed(location, units=units, address=address, source=source, watch=watch).outcome
 
 
 def stream(

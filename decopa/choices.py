@@ -65,7 +65,7 @@ ORDERS = tuple(order.value for order in Order)
 READINGS = tuple(reading.value for reading in Reading)
 OBJECTIVES = tuple(objective.value for objective in Objective)
 
-LatePolicy = Literal["fail", "drop"]
+LatePolicy = Literal["fail", "drop", "divert"]
 LATE_POLICIES: tuple[LatePolicy, ...] = get_args(LatePolicy)
 BadRowPolicy = Literal["fail", "divert"]
 BAD_ROW_POLICIES: tuple[BadRowPolicy, ...] = get_args(BadRowPolicy)
@@ -82,7 +82,15 @@ FILE_FORMATS = ("parquet", "csv", "jsonl")
 NO_OUTPUT = "none"
 PART_FORMATS = ("parquet", "jsonl")
 #: What a column of a live stream can hold.
-COLUMN_KINDS = ("int", "float", "string", "bool", "time")
+COLUMN_KINDS = ("int", "float", "string", "bool", "time", "utc")
+#: Units of times that are numbers, with their names.
+TIME_UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+#: Kinds of live sources, formats of their payloads, and where a stream begins.
+SOURCE_KINDS = ("kafka", "nats", "folder", "tcp")
+PAYLOAD_FORMATS = ("json", "csv", "arrow")
+STARTS = ("earliest", "latest")
+#: How long a partition may bring nothing before it no longer holds back the others.
+DEFAULT_IDLE_AFTER_S = 10.0
 
 #: Names of the columns that every trace has.
 DEFAULT_ID, DEFAULT_TS, DEFAULT_TYPE = "id", "ts", "type"

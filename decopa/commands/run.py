@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from decopa.commands import run_options
-from decopa.commands.inputs import STANDARD_INPUT, read_queries
+from decopa.commands.inputs import read_queries
 from decopa.commands.options import (
     Subparsers,
     add_output_arguments,
@@ -19,6 +19,7 @@ from decopa.commands.options import (
     add_trace_arguments,
 )
 from decopa.commands.resume import run_durably
+from decopa.commands.source_options import add_source_arguments, is_live
 from decopa.commands.terminal import Progress, progress_line, tell, width
 
 if TYPE_CHECKING:
@@ -45,19 +46,21 @@ def register(commands: Subparsers) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_query_argument(parser)
-    add_trace_arguments(parser, required=True, live=True)
+    add_trace_arguments(parser, required=False, live=True)
     add_planning_arguments(
         parser, "processing units: that many actors on Ray (default: one unit, in this process); see --runtime"
     )
     add_output_arguments(
         parser,
         "where matches go: .parquet, .csv (lists joined by ';') or .jsonl, or a new or empty folder, to which the "
-        "processes that find matches write Parquet files (of a live stream: parts); 'none' counts matches without making "
-        "them",
+        "processes that find matches write Parquet files (of a live stream: parts); 'none' counts matches without "
+        "making them; with --checkpoint a folder, kafka://HOST:PORT/TOPIC or nats://HOST:PORT/SUBJECT",
+        topics=True,
     )
     add_quiet_argument(parser)
     run_options.add_runtime_arguments(parser)
     add_spark_argument(parser, "read, clean, sort and measure the trace on Spark, for traces of any size")
+    add_source_arguments(parser)
     run_options.add_stream_arguments(parser)
     run_options.add_bad_row_arguments(parser)
     run_options.add_checkpoint_arguments(parser)
@@ -71,7 +74,7 @@ def run_command(args: argparse.Namespace) -> int:
     if args.dry_run:
         _show_placement(args, spec, queries)
         return 0
-    if args.trace == STANDARD_INPUT and spec.checkpoints is None and not args.spark:
+    if is_live(args) and spec.checkpoints is None and not args.spark:
         from decopa.commands.live import run_live
 
         return run_live(args, spec, queries)

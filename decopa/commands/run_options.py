@@ -22,8 +22,9 @@ from decopa.choices import (
     RUNTIMES,
 )
 from decopa.commands.dry_run import add_dry_run_argument
-from decopa.commands.inputs import STANDARD_INPUT, check_emulation, planning, trace_options
-from decopa.commands.option_types import count, duration, kinds, pin, positive
+from decopa.commands.inputs import check_emulation, planning, trace_options
+from decopa.commands.option_types import count, duration, kinds, pin, positive, trace
+from decopa.commands.source_options import STANDARD_INPUT, check_source, is_live
 from decopa.errors import DecoPaError
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ EXAMPLES = """examples:
   decopa run query.txt --trace trace.parquet --units 8 --address auto        on a running Ray cluster
   decopa run query.txt --trace trace.parquet --units 4 --speed 60            replay: a minute of the trace per second
   decopa run query.txt --trace trace.parquet --units 8 --emulate --iota 1e5 --kappa 1e6
+  decopa run query.txt --trace kafka://localhost:9092/events --checkpoint checkpoints/ --out matches/
+  decopa run query.txt --follow incoming/ --checkpoint checkpoints/ --out kafka://localhost:9092/matches
   tail -f events.jsonl | decopa run query.txt --trace - --allowed-lateness '2 s' --late drop
   decopa run query.txt --trace trace.parquet                                 in this process, without Ray
   decopa run query.txt --trace trace.parquet --units 4 --out matches/        files, written where matches are found
@@ -49,7 +52,7 @@ def add_runtime_arguments(run: argparse.ArgumentParser) -> None:
         "--runtime",
         choices=RUNTIMES,
         help="ray: each processing unit is an actor, on this machine or a cluster; local: all in this process "
-        "(default: ray if --units, --address, --spark or --checkpoint is given, else local)",
+        "(default: ray if --units, --spark, --checkpoint or an option of Ray is given, else local)",
     )
     run.add_argument("--plan", metavar="FILE", type=Path, help="run this plan (see `decopa plan`) instead of a new one")
     run.add_argument(
@@ -172,7 +175,7 @@ def add_bad_row_arguments(run: argparse.ArgumentParser) -> None:
 
 
 def add_stream_arguments(run: argparse.ArgumentParser) -> None:
-    live = run.add_argument_group("live streams (--trace -)")
+    live = run.add_argument_group("live streams")
     live.add_argument(
         "--allowed-lateness",
         metavar="TIME",
@@ -181,6 +184,12 @@ def add_stream_arguments(run: argparse.ArgumentParser) -> None:
     )
     live.add_argument(
         "--late", choices=LATE_POLICIES, help="what to do with events that come later still (default: fail)"
+    )
+    live.add_argument(
+        "--late-file",
+        metavar="FILE",
+        type=trace,
+        help="where --late divert writes them, as JSON lines; or kafka://HOST:PORT/TOPIC, nats://HOST:PORT/SUBJECT",
     )
     live.add_argument(
         "--part-rows", metavar="N", type=count, help="matches in a part, if --out is a folder (default: 100,000)"
@@ -195,7 +204,7 @@ def add_stream_arguments(run: argparse.ArgumentParser) -> None:
         "--schema",
         metavar="NAME=KIND,...",
         type=kinds,
-        help="what columns hold (int, float, string, bool, time), where the first lines do not show it",
+        help="what columns of JSON and CSV hold (int, float, string, bool, time), where the first lines do not show it",
     )
 
 
@@ -231,9 +240,19 @@ def check(args: argparse.Namespace) -> None:
     ):
         if given is not None and not needed:
             raise DecoPaError(message)
-    if args.checkpoint is not None and (args.out is None or args.out.suffix or _counts(args)):
-        raise DecoPaError("a run with --checkpoint needs --out DIR, a folder for the parts of its result")
-    if args.trace != STANDARD_INPUT:
+    folder = args.out is not None and not (isinstance(args.out, Path) and args.out.suffix) and not _counts(args)
+    if args.checkpoint is not None and not folder:
+        raise DecoPaError("a run with --checkpoint needs --out DIR, a folder for the parts of its result, or a topic")
+    if args.checkpoint is None and isinstance(args.out, str):
+        raise DecoPaError(
+            f"matches go to {args.out} with checkpoints only, since they leave with them; add --checkpoint DIR"
+        )
+    check_source(args)
+    if args.spark and (args.ts_unit not in (None, "us") or is_live(args)):
+        raise DecoPaError("--spark reads stored traces whose times are timestamps or microseconds; leave out --spark")
+    if (args.late == "divert") != (args.late_file is not None):
+        raise DecoPaError("late events are written to a file with --late divert and --late-file FILE, both together")
+    if not is_live(args):
         for flag, value in (("--part-rows", args.part_rows), ("--part-every", args.part_every)):
             if value is not None:
                 raise DecoPaError(f"{flag} is about live streams; leave it out, or read one with --trace -")
@@ -254,11 +273,10 @@ def spec_of(args: argparse.Namespace) -> RunSpec:
     from shuffler.source.pacing import Replay
 
     chosen = replace(planning(args), probe_s=args.probe or 0.0, force=args.force)
-    trace = replace(
+    reading = replace(
         trace_options(args),
-        lateness=Lateness(args.allowed_lateness or 0, args.late or LATE_POLICIES[0]),
+        lateness=Lateness(args.allowed_lateness or 0, args.late or LATE_POLICIES[0], args.late_file),
         bad_rows=BadRows(args.bad_rows, args.dead_letters),
-        kinds=args.schema or {},
         require_types=True,
         batch_size=args.batch_size,
     )
@@ -272,7 +290,7 @@ def spec_of(args: argparse.Namespace) -> RunSpec:
     )
     every_s = DEFAULT_CHECKPOINT_S if args.checkpoint_every is None else args.checkpoint_every / 1e6
     return RunSpec(
-        trace,
+        reading,
         chosen,
         _limits(args),
         ray,

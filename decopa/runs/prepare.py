@@ -21,8 +21,9 @@ from decopa.runs.measure import measure_each
 from decopa.runs.opening import OpenedEvents, is_spark_frame, open_events
 from decopa.runs.planning import LEFT_DEEP, PlanChoice, check_measurable, choose_plan, needs_statistics, per_part
 from decopa.runs.spec import Planning, RunSpec
-from decopa.runs.support import Way, check_supported, way_of
+from decopa.runs.support import Way, asks_for_ray, check_supported, way_of
 from shuffler.routing.topology import Topology
+from shuffler.source.stopping import Stop
 from shuffler.source.trace import TraceSource
 
 #: What the process of a unit takes on a Ray that is started here, before it holds any event.
@@ -63,16 +64,18 @@ def prepare(
     *,
     predictions: bool = False,
     phase: Phase = lambda doing: None,
+    stop: Stop | None = None,
 ) -> Prepared:
     """Opens the events given, or the trace that the spec names, checks the queries against them, and chooses a plan.
 
-    With `predictions` the trace is measured even where the plan does not need it.
+    With `predictions` the trace is measured even where the plan does not need it. A live source ends once `stop`
+    is set.
     """
     queries = tuple(queries)
     spec = with_defaults(spec, events)
     phase("opening the trace")
-    opened = open_events(spec.trace, events, queries)
-    way = way_of(spec, live=opened.live, spark=opened.loaded is not None)
+    opened = open_events(spec.trace, events, queries, stop=stop)
+    way = way_of(spec, live=opened.live, spark=opened.loaded is not None, replayable=opened.source.replayable)
     check_supported(spec, way)
     check_alternatives(queries, way)
     check_delivery(spec, queries, way)
@@ -115,14 +118,7 @@ def _probed(spec: RunSpec, chosen: PlanChoice, opened: OpenedEvents, phase: Phas
 def with_defaults(spec: RunSpec, events: Any = None) -> RunSpec:
     """The spec with a runtime and, on Ray, the batch size that was asked for."""
     ray = spec.ray
-    wants_ray = (
-        spec.planning.units is not None
-        or spec.checkpoints is not None
-        or spec.trace.spark
-        or ray.address is not None
-        or is_spark_frame(events)
-    )
-    runtime = spec.runtime or ("ray" if wants_ray else "local")
+    runtime = spec.runtime or ("ray" if asks_for_ray(spec) or is_spark_frame(events) else "local")
     if runtime == "ray" and spec.trace.batch_size is not None:
         ray = replace(ray, batch_size=spec.trace.batch_size)
     return replace(spec, runtime=runtime, ray=ray)
@@ -134,7 +130,7 @@ def check_alternatives(queries: Sequence[Query], way: Way) -> None:
     Two alternatives may find the same match. If a NOT holds one of them back, it may come after a part that has
     published the other, and would be published twice.
     """
-    if way is not Way.CHECKPOINTS:
+    if way not in (Way.CHECKPOINTS, Way.LIVE_CHECKPOINTS):
         return
     for query in queries:
         held = [bool(branch.negations) for branch in query.branches]
