@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from cluster.feeding import BlockSource
     from cluster.spark.traces import LoadedTrace
 
-#: CPUs that Spark's executors take on a Ray that is started for the run.
-SPARK_CPUS = 2
+#: CPUs that the executors of Spark take at most on a Ray that is started for the run.
+SPARK_CPUS = 4
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from decopa.language.text.parser import parse_workload
 from decopa.report.run_page import RunReport, report_page
 from decopa.report.run_parts import part_summaries
 from decopa.report.run_summary import load_tree, matches_text
+from decopa.runs.opening import SPARK_CPUS
 from decopa.traces.rides import RideSpec
 
 #: One row in this many lacks its time, as rows of raw files do.
@@ -38,7 +39,10 @@ def main() -> None:
     with step("raw files", f"a CSV for each of {args.days} days in {raw}, rows in no order, some without a time"):
         rows = write_raw(raw, args.days)
         print(f"   {rows:,} rides")
-    with ray_session(cpus=args.units + 4) as dashboard, step("Spark on Ray", f"dashboard {dashboard} while this runs"):
+    with (
+        ray_session(cpus=args.units + 1 + SPARK_CPUS) as dashboard,
+        step("Spark on Ray", f"dashboard {dashboard} while this runs"),
+    ):
         find(args, queries, raw)
 
 
