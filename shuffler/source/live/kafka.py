@@ -40,20 +40,25 @@ class KafkaSource:
         self._address = address
         self.name, self.identity = address.name, address.identity
         self._down_since: float | None = None
-        self._consumer = self._connect()
-        self._numbers = self._partition_numbers()
-        ends = {number: self._ends(number) for number in self._numbers}
-        self._starts = {number: ends[number][0 if address.start == "earliest" else 1] for number in self._numbers}
-        self._stops = {str(number): high for number, (_, high) in ends.items()} if address.until_end else None
         self._at: dict[str, int] = {}
         self._paused: frozenset[str] = frozenset()
-        self._payloads = PayloadReader(address, columns, letters, self._first_payloads)
+        self._consumer: Any = self._connect()
+        try:
+            self._numbers = self._partition_numbers()
+            ends = {number: self._ends(number) for number in self._numbers}
+            self._starts = {number: ends[number][0 if address.start == "earliest" else 1] for number in self._numbers}
+            self._stops = {str(number): high for number, (_, high) in ends.items()} if address.until_end else None
+            self._payloads = PayloadReader(address, columns, letters, self._first_payloads)
+        finally:
+            self.close()
         self.schema, self.columns = self._payloads.schema, self._payloads.columns
 
     # ------------------------------------------------------------- the interface
 
     def open(self, offsets: Mapping[str, int] | None, columns: Sequence[str]) -> None:
         self._payloads.choose(columns)
+        self.close()
+        self._consumer = self._connect()
         begin = {str(number): self._starts[number] for number in self._numbers} | dict(offsets or {})
         self._at = {name: self._checked(name, offset) for name, offset in begin.items()}
         self._paused = frozenset()
@@ -82,8 +87,10 @@ class KafkaSource:
         return self._payloads.sample(column)
 
     def close(self) -> None:
-        """Stops reading; the connection stays, for the next time that it is opened."""
-        self._consumer.unassign()
+        """Ends the connection; it can be opened again. A client that is left to the garbage collector may block it."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
 
     # ------------------------------------------------------------- records
 
