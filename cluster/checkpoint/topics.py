@@ -10,8 +10,6 @@ as long as its window for duplicates) and receivers drop repeats.
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,6 +18,7 @@ import pyarrow as pa
 
 from cluster.checkpoint.output import PublishedMatches, part_number
 from decopa.errors import OutputError
+from decopa.files import write_text
 from shuffler.source.live.address import SourceAddress
 from shuffler.source.live.kafka import client_settings, kafka_client
 from shuffler.source.live.nats_connection import NatsConnection, said
@@ -182,7 +181,7 @@ class NatsSender:
 
     @property
     def sent(self) -> int:
-        return int(json.loads(self._noted.read_text())) if self._noted.exists() else 0
+        return int(self._noted.read_text()) if self._noted.exists() else 0
 
     def send(self, number: int, lines: Sequence[bytes]) -> None:
         async def publish() -> None:
@@ -202,9 +201,7 @@ class NatsSender:
                 f"not be sent: {said(err)}; check that the server runs and a stream keeps the subject, and go on with "
                 "`decopa resume`"
             ) from err
-        beside = self._noted.with_suffix(".part")
-        beside.write_text(json.dumps(number))
-        os.replace(beside, self._noted)
+        write_text(str(number), self._noted, overwrite=True)
 
 
 def topic_output(address: SourceAddress, outbox: Path, run: str) -> TopicMatches:

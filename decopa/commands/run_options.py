@@ -253,8 +253,9 @@ def check(args: argparse.Namespace) -> None:
     if (args.late == "divert") != (args.late_file is not None):
         raise DecoPaError("late events are written to a file with --late divert and --late-file FILE, both together")
     if not is_live(args):
-        for flag, value in (("--part-rows", args.part_rows), ("--part-every", args.part_every)):
-            if value is not None:
+        for name in ("allowed_lateness", "late", "late_file", "part_rows", "part_every"):
+            if getattr(args, name) is not None:
+                flag = f"--{name.replace('_', '-')}"
                 raise DecoPaError(f"{flag} is about live streams; leave it out, or read one with --trace -")
     elif args.report is not None:
         raise DecoPaError("--report is about stored traces; watch a live run on Ray's dashboard (docs/profiling.md)")

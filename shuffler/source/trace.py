@@ -137,7 +137,7 @@ class TraceSource:
                 yield block
 
     def arrivals(
-        self, attributes: Collection[str], rows: int, *, saved: bytes | None = None, skip: int = 0
+        self, attributes: Collection[str], rows: int, saved: bytes | None = None, *, skip: int = 0
     ) -> Iterator[Block | None]:
         """As `blocks`, with None whenever a live source has brought nothing for a moment.
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from decopa.documents import read_json
 from decopa.errors import CheckpointError
 from shuffler.rows.columns import Place, timestamps_us
 from shuffler.rows.events import TraceColumns
@@ -66,7 +67,9 @@ class Position:
         """The offsets alone, whatever the rows look like."""
         try:
             with pa.ipc.open_stream(content) as reader:
-                offsets: dict[str, int] = json.loads(reader.schema.metadata[_KEY])["offsets"]
+                offsets: dict[str, int] = read_json(reader.schema.metadata[_KEY], name=where, error=CheckpointError)[
+                    "offsets"
+                ]
                 return offsets
         except (pa.ArrowException, ValueError, KeyError, TypeError, OSError) as err:
             raise CheckpointError(f"{where} is damaged: {err}") from err
@@ -75,7 +78,7 @@ class Position:
     def decode(cls, content: bytes, where: str, columns: TraceColumns) -> Position:
         try:
             with pa.ipc.open_stream(content) as reader:
-                document = json.loads(reader.schema.metadata[_KEY])
+                document = read_json(reader.schema.metadata[_KEY], name=where, error=CheckpointError)
                 table = reader.read_all()
             if document["version"] != _VERSION:
                 raise CheckpointError(f"{where} has version {document['version']}; this decopa reads {_VERSION}")

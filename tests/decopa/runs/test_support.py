@@ -90,10 +90,15 @@ def test_the_way_to_run_follows_from_the_spec_and_the_events(
     if checkpoints:
         spec = replace(spec, checkpoints=Checkpoints("checkpoints"))
     if way is not None:
-        assert way_of(spec, live=live, spark=spark) is way
+        assert way_of(spec, live=live, spark=spark, replayable=not live) is way
         return
     with pytest.raises(DecoPaError):
-        way_of(spec, live=live, spark=spark)
+        way_of(spec, live=live, spark=spark, replayable=not live)
+
+
+def test_a_stream_that_can_be_read_again_may_have_checkpoints() -> None:
+    spec = RunSpec(runtime="ray", checkpoints=Checkpoints("checkpoints"))
+    assert way_of(spec, live=True, spark=False, replayable=True) is Way.LIVE_CHECKPOINTS
 
 
 def test_the_documentation_has_the_table() -> None:
