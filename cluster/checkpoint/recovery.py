@@ -192,7 +192,7 @@ class CheckpointedRuntime:
                 self._recovered(result.recoveries[-1])
         started = time.perf_counter()
         try:
-            for block in session.blocks_of(self._source, self._attributes, paced=self._options.replay.is_paced):
+            for block in session.blocks_of(self._source, self._attributes, whole_groups=False):
                 assert block is not None, "stored traces do not pause"
                 session.feed(block)
             session.await_shufflers()
