@@ -6,7 +6,7 @@ In the local runtime one group hosts a whole plan; on a cluster a group is what 
 from __future__ import annotations
 
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -25,6 +25,8 @@ from shuffler.rows.batch import Batch
 from shuffler.rows.layout import layout_of
 
 Inbound = tuple[str, int, Channel]
+#: An operator and one of its sides, all units together.
+Input = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +55,19 @@ class GroupState:
 
 @dataclass
 class _Inbox:
-    """One channel into a unit, with the messages on their way."""
+    """One channel into a unit, with the messages on their way.
+
+    Messages wait until no input in `after` has any: rows that end a match are delivered once all rows that they may
+    meet are stored, so that matches are found in the order of their ends.
+    """
 
     unit: ProcessingUnit
     sender: Sender
     channel: Channel
     source: SubQuery
     depth: int
+    input: Input
+    after: tuple[Input, ...] = ()
     messages: deque[Batch | int] = field(default_factory=deque)
 
 
@@ -67,8 +75,10 @@ class UnitGroup:
     """Some units of copy `copy` of a plan: all, or those in `hosted`, as (operator, number).
 
     What goes to a unit elsewhere, and what the root finds, is handed to `outside`. Normally the message nearest to the
-    root is delivered first, which keeps queues short and batches in the processor's cache; with `interleaving` the
-    next channel is drawn at random instead. `on_progress` is called after every chunk of matches and every message.
+    root is delivered first, which keeps queues short and batches in the processor's cache; messages for the side of a
+    join that ends its matches wait for those of the other side. With `interleaving` the next channel is drawn at
+    random instead. With `counting` the root hands over how many matches it finds instead of the matches. `on_progress`
+    is called after every chunk of matches and every message.
     """
 
     def __init__(
@@ -83,6 +93,7 @@ class UnitGroup:
         hosted: Collection[tuple[str, int]] | None = None,
         copy: int = 0,
         interleaving: random.Random | None = None,
+        counting: bool = False,
         on_progress: Callable[[], None] = lambda: None,
     ) -> None:
         self._plan, self._bound, self._limits = plan, bound, limits
@@ -91,6 +102,8 @@ class UnitGroup:
         self.units: dict[tuple[str, int], ProcessingUnit] = {}
         self._senders: dict[str, Sender] = {}
         self._inboxes: dict[Inbound, _Inbox] = {}
+        #: Messages that wait or are worked on, by input.
+        self._open: Counter[Input] = Counter()
         for operator in plan.operators:
             numbers = [
                 number
@@ -98,7 +111,10 @@ class UnitGroup:
                 if hosted is None or (operator.name, number) in hosted
             ]
             if operator.inputs and numbers:
-                self._add_units(operator, numbers, OperatorSpec(bound, plan, operator, code_of), routing)
+                # Copies of a sliced plan have to look at matches to tell which are theirs.
+                counted = counting and operator == plan.root and plan.slices == 1
+                spec = OperatorSpec(bound, plan, operator, code_of, counting=counted)
+                self._add_units(operator, numbers, spec, routing)
         # Nearest to the root first; plan order among equals.
         self._by_depth = sorted(self._inboxes.values(), key=lambda inbox: inbox.depth)
 
@@ -118,10 +134,23 @@ class UnitGroup:
             )
             self.units[operator.name, number] = unit
             self._senders[unit.name] = sender = Sender(unit.name, routing.edges_from(operator))
+            late = unit.logic.late_side
             for channel in channels:
                 self._inboxes[operator.name, number, channel] = _Inbox(
-                    unit, sender, channel, inputs[channel.side].sub_query, self._plan.depth[operator.name]
+                    unit,
+                    sender,
+                    channel,
+                    inputs[channel.side].sub_query,
+                    self._plan.depth[operator.name],
+                    (operator.name, channel.side),
+                    self._feeding(operator, 1 - channel.side) if channel.side == late else (),
                 )
+
+    def _feeding(self, operator: PlanOperator, side: int) -> tuple[Input, ...]:
+        """All inputs that rows for a side of an operator pass through."""
+        source = self._plan.inputs(operator)[side]
+        above = [self._feeding(source, number) for number in range(len(source.inputs))]
+        return tuple(dict.fromkeys([(operator.name, side), *(one for inputs in above for one in inputs)]))
 
     def sample(self) -> None:
         """Shows every unit a row of zeros on each side: compiled loops are loaded, or compiled, by their first use.
@@ -140,7 +169,7 @@ class UnitGroup:
 
     def accept(self, target: str, unit: int, channel: Channel, content: Batch | int) -> None:
         """Puts rows or a watermark into a channel; `drain` delivers them."""
-        self._inboxes[target, unit, channel].messages.append(content)
+        self._put(self._inboxes[target, unit, channel], content)
 
     def drain(self, above: int | None = None) -> None:
         """Delivers messages until none is left, or none to operators nearer to the root than depth `above`."""
@@ -151,6 +180,7 @@ class UnitGroup:
             else:
                 self._pass_on(inbox, inbox.unit.on_watermark(inbox.channel, message))
                 self._send(inbox.sender.watermark(inbox.unit.output_watermark_us))
+            self._open[inbox.input] -= 1
             self._on_progress()
 
     def snapshot(self) -> GroupState:
@@ -185,9 +215,13 @@ class UnitGroup:
             if edge is not None:
                 inbox = self._inboxes.get((edge.target.name, delivery.unit, Channel(edge.side, delivery.sender)))
                 if inbox is not None:
-                    inbox.messages.append(delivery.content)
+                    self._put(inbox, delivery.content)
                     continue
             self._outside(delivery)
+
+    def _put(self, inbox: _Inbox, content: Batch | int) -> None:
+        inbox.messages.append(content)
+        self._open[inbox.input] += 1
 
     def _next(self, above: int | None) -> _Inbox | None:
         if self._interleaving is not None:
@@ -196,6 +230,6 @@ class UnitGroup:
         for inbox in self._by_depth:
             if above is not None and inbox.depth >= above:
                 return None
-            if inbox.messages:
+            if inbox.messages and not any(self._open[one] for one in inbox.after):
                 return inbox
         return None

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from actors.group import Limits, UnitGroup
 from actors.latency import LatencyMeter
+from actors.outlet import MatchTaker, Outcome, OutletSpec, outcome_of, taker_of
 from actors.reports import UnitReport, unit_reports
 from actors.sink import MatchSink, check_limit
 from actors.state.codec import UnitsCodec, UnitsState
@@ -21,7 +22,7 @@ from shuffler.exchange.channel import Message
 from shuffler.exchange.codecs import Codecs
 from shuffler.exchange.inbox import Inbox
 from shuffler.exchange.outbox import Clock, FlushPolicy, Outbox, Send
-from shuffler.routing.table import END_OF_STREAM, NOTHING_YET
+from shuffler.routing.table import END_OF_STREAM, NOTHING_YET, Delivery
 from shuffler.routing.topology import Topology
 from shuffler.rows.batch import Batch
 from shuffler.rows.events import EventFormat
@@ -30,7 +31,10 @@ from shuffler.rows.strings import StringPool
 
 
 class UnitNode:
-    """A process that hosts units."""
+    """A process that hosts units.
+
+    If `outlet` says that roots keep what they find, `taker` has it; the sink then hears of watermarks only.
+    """
 
     def __init__(
         self,
@@ -45,6 +49,7 @@ class UnitNode:
         attempt: int = 0,
         cut: Callable[[int, bytes], None] = lambda number, state: None,
         state: bytes | None = None,
+        outlet: OutletSpec | None = None,
     ) -> None:
         process = next(one for one in topology.units if one.name == name)
         self.name, self._copy = name, process.copy
@@ -58,23 +63,28 @@ class UnitNode:
         self._outbox = Outbox(name, topology, codecs.codec, send=send, policy=policy, clock=clock)
         self._nothing_waits = True
         self._window_us = plan.query.window_us
+        bound = codecs.bound(process.part)
+        self.taker: MatchTaker | None = None
+        hosts_root = any(operator == plan.root.name for operator, _ in process.units)
+        if outlet is not None and hosts_root and outlet.at_units(plan.query):
+            writer = f"{process.part}-{topology.units.index(process)}"
+            self.taker = taker_of(outlet, plan, bound, form, self._strings, limits, writer)
         hosting = partial(
             UnitGroup,
             plan,
-            codecs.bound(process.part),
+            bound,
             self._strings.pin,
             routing=topology.routing[process.part],
             hosted=process.units,
             copy=process.copy,
+            counting=self.taker is not None and outlet is not None and outlet.counts_only(plan.query),
         )
         hosting(
             limits=Limits(), outside=lambda delivery: None
         ).sample()  # loads compiled loops, so that the first events need not wait
-        self._group = hosting(limits=limits, outside=partial(self._outbox.put, process.part, process.copy))
         self._part = process.part
-        self._states = UnitsCodec(
-            topology.routing[process.part], codecs.bound(process.part), self._strings, part=process.part
-        )
+        self._group = hosting(limits=limits, outside=self._outside)
+        self._states = UnitsCodec(topology.routing[process.part], bound, self._strings, part=process.part)
         if state is not None:
             self._group.restore(self._states.decode(state, f"the checkpoint of {name}", verified=True).group)
 
@@ -97,7 +107,20 @@ class UnitNode:
             assert lane.target is not None
             self._group.accept(lane.target, lane.unit, Channel(lane.side, lane.sender), watermark_us)
         self._group.drain()
+        if self.taker is not None:
+            self.taker.settle(self.watermark_us)
         self._nothing_waits = self._outbox.flush(urgent=message.urgent)
+
+    def _outside(self, delivery: Delivery) -> None:
+        if self.taker is not None and delivery.edge is None and isinstance(delivery.content, Batch):
+            self.taker.add(delivery.content)
+        else:
+            self._outbox.put(self._part, self._copy, delivery)
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What the root units in here have found, if they keep it."""
+        return None if self.taker is None else outcome_of(self.taker)
 
     def _cut(self, number: int) -> None:
         """All that came before the barrier has been worked on: sends it on, with the barrier behind it."""
@@ -119,7 +142,7 @@ class UnitNode:
 
 
 class SinkNode:
-    """A process that collects the matches of one OR-free query."""
+    """A process that collects the matches of one OR-free query, if its root units do not keep them."""
 
     def __init__(
         self,
@@ -131,6 +154,7 @@ class SinkNode:
         clock: Clock,
         attempt: int = 0,
         cut: Callable[[int, pa.Table], None] = lambda number, matches: None,
+        outlet: OutletSpec | None = None,
     ) -> None:
         self.name = topology.sink_names[part]
         plan = topology.plan.parts[part]
@@ -147,7 +171,8 @@ class SinkNode:
             (sender, index): NOTHING_YET for sender, lanes in self._lanes.items() for index in range(len(lanes))
         }
         self._clock = clock
-        self.sink = MatchSink(bound, layout, form, self._strings)
+        outlet = outlet or OutletSpec()
+        self.sink = taker_of(outlet, plan, bound, form, self._strings, limits, f"{part}-sink")
         self.latency = LatencyMeter()
         #: All matches that ever came.
         self.received = 0
@@ -165,13 +190,15 @@ class SinkNode:
         self._strings.forget_before(watermark_us - 3 * self._window_us)
 
     def _cut(self, number: int) -> None:
+        assert isinstance(self.sink, MatchSink), "matches that are not a table are not part of checkpoints"
         self._on_cut(number, self.sink.take())
 
     def _add(self, rows: Batch) -> None:
         self.latency.matches(rows.columns[self._end], self._clock())
         self.received += rows.length
         self.sink.add(rows)
-        check_limit(self.sink.rows, self._limits.max_matches, self._title)
+        if isinstance(self.sink, MatchSink):
+            check_limit(self.sink.rows, self._limits.max_matches, self._title)
 
     def mark(self, marks: tuple[tuple[int, float], ...]) -> None:
         """Arrivals of events, see `LatencyMeter`."""

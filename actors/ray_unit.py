@@ -24,7 +24,9 @@ from actors.group import Limits
 from actors.latency import LatencySummary
 from actors.metrics import SinkMetrics, UnitMetrics
 from actors.node import SinkNode, UnitNode
+from actors.outlet import Outcome, OutletSpec, outcome_of
 from actors.reports import UnitReport
+from actors.sink import MatchSink
 from decopa.planning.roles import Rule
 from shuffler.exchange.channel import Message
 from shuffler.exchange.node import Marks
@@ -62,6 +64,7 @@ class UnitSetup:
     metrics: bool = True
     store: StateStore | None = None
     state: bytes | None = None
+    outlet: OutletSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,7 @@ class UnitShell(Shell):
                 attempt=setup.attempt,
                 cut=self._cut,
                 state=setup.state,
+                outlet=setup.outlet,
             )
             if self._emulation is not None:
                 self._emulation.begin(self._node.reports())
@@ -124,6 +128,11 @@ class UnitShell(Shell):
         """Returns when everything that was sent has been received and worked on."""
         with self.working():
             self._links.wait_for_all()
+
+    def outcome(self) -> Outcome | None:
+        """What the root units in here have found, if they keep it."""
+        with self.working():
+            return self._node.outcome
 
     @ray.method(concurrency_group=CONTROL)
     def stored(self, number: int) -> Any:
@@ -193,6 +202,7 @@ class SinkSetup:
     limits: Limits
     attempt: int = 0
     metrics: bool = True
+    outlet: OutletSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +228,10 @@ class Sink(Shell):
                 clock=self._clock,
                 attempt=setup.attempt,
                 cut=self._cuts.put,
+                outlet=setup.outlet,
             )
-            self._node.sink.warm_up()
+            if isinstance(self._node.sink, MatchSink):
+                self._node.sink.warm_up()
         #: Matches are taken from another thread than they arrive in.
         self._arrival = threading.Condition()
         self._metrics = Publisher(SinkMetrics(self._node).show) if setup.metrics else None
@@ -236,10 +248,10 @@ class Sink(Shell):
         with self.working():
             self._node.mark(marks)
 
-    def take(self) -> pa.Table:
-        """The matches that came since the last call, in canonical order."""
+    def take(self) -> Outcome:
+        """The matches that came since the last call, in order, or what became of them."""
         with self.working(), self._arrival:
-            return self._node.sink.take()
+            return outcome_of(self._node.sink)
 
     @ray.method(concurrency_group=CONTROL)
     def arriving(self, patience_s: float) -> tuple[pa.Table | None, int]:
@@ -249,7 +261,8 @@ class Sink(Shell):
         """
         with self.working(), self._arrival:
             self._arrival.wait_for(lambda: self._node.sink.rows or self._ended.is_set(), patience_s)
-            found = self._node.sink.take() if self._node.sink.rows else None
+            found = outcome_of(self._node.sink) if self._node.sink.rows else None
+            assert found is None or isinstance(found, pa.Table), "a live run has no figures"
             return found, self._node.watermark_us
 
     @ray.method(concurrency_group=CONTROL)

@@ -14,6 +14,7 @@ from ray.exceptions import GetTimeoutError, ObjectLostError, RayActorError, RayT
 from actors.columnar.jit import is_interpreted
 from actors.emulation import Emulation
 from actors.group import Limits
+from actors.outlet import OutletSpec
 from actors.ray_unit import UNIT_CLASSES, Sink, SinkSetup, SinkStatus, StateStore, UnitSetup, UnitStatus
 from cluster.options import RayOptions
 from cluster.placement import Places
@@ -66,7 +67,9 @@ class Deployment:
         attempt: int = 0,
         store: StateStore | None = None,
         restored: Restored | None = None,
+        outlet: OutletSpec | None = None,
     ) -> None:
+        self._outlet = outlet
         self.topology, self._form, self._limits, self._options = topology, form, limits, options
         self._attempt, self._store, self._restored = attempt, store, restored or Restored({}, {})
         self._places: Places | None = None
@@ -141,7 +144,7 @@ class Deployment:
             return kind.options(**settings, name=name, namespace=f"{self._namespace}-{self._attempt}").remote(setup)
 
         for part, name in enumerate(topology.sink_names):
-            sink = SinkSetup(part, topology, self._form, self._limits, self._attempt, options.metrics)
+            sink = SinkSetup(part, topology, self._form, self._limits, self._attempt, options.metrics, self._outlet)
             self.sinks[name] = actor(name, as_actor(Sink), sink, self._places.sink_options(name))
         # Receivers first, since senders are given their handles.
         for process in receivers_first(topology):
@@ -187,6 +190,7 @@ class Deployment:
             options.metrics,
             self._store,
             self._restored.units.get(process.name),
+            self._outlet,
         )
 
     def _class_of(self, process: UnitProcess) -> Any:

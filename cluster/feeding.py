@@ -13,6 +13,7 @@ import pyarrow as pa
 from shuffler.exchange.outbox import FlushPolicy
 from shuffler.rows.columns import Place, timestamps_us
 from shuffler.rows.events import EventFormat
+from shuffler.source.live.position import Position
 from shuffler.source.pacing import Replay
 from shuffler.source.stopping import StreamStopped
 from shuffler.source.stored_rows import MOST_GROUP_ROWS, RowReader, StoredFile, StoredTrace
@@ -30,6 +31,8 @@ _LOOK_S = 0.05
 #: A block of a paced replay takes no longer than this, since checkpoints begin between blocks.
 _BLOCK_S = 0.2
 _LEAST_ROWS = 64
+#: How long to wait for the thread that reads; one that waits for standard input ends with the program.
+_ENDING_S = 2.0
 
 
 def rows_per_block(replay: Replay) -> int:
@@ -51,6 +54,8 @@ class FeedBlock:
     place: Place
     first_ts: int
     last_ts: int
+    #: Where a live source goes on after this block.
+    position: Position | None = None
 
 
 @dataclass(frozen=True)
@@ -72,8 +77,13 @@ class BlockSource(Protocol):
         """Whether the same events come again when they are asked for again."""
         ...
 
-    def feed_blocks(self, attributes: Collection[str], skip: int = 0) -> Iterator[FeedBlock | None]:
-        """The blocks, without the first `skip` events; None stands for a pause."""
+    def feed_blocks(
+        self, attributes: Collection[str], skip: int = 0, saved: bytes | None = None
+    ) -> Iterator[FeedBlock | None]:
+        """The blocks, without the first `skip` events; None whenever a live source has nothing for a moment.
+
+        A live source goes on from the position that was `saved`, whatever `skip` says.
+        """
         ...
 
     def stored_blocks(self, attributes: Collection[str], skip: int = 0, *, whole_groups: bool) -> StoredBlocks | None:
@@ -98,12 +108,17 @@ class TraceBlocks:
 
     @property
     def replayable(self) -> bool:
-        return self._source.row_count is not None
+        return self._source.replayable
 
-    def feed_blocks(self, attributes: Collection[str], skip: int = 0) -> Iterator[FeedBlock | None]:
-        blocks = self._source.blocks(attributes, self._rows, skip=skip)
-        for block in blocks if self.replayable else _with_pauses(blocks, self._stopped):
-            yield None if block is None else pack_block(block, self.format)
+    def feed_blocks(
+        self, attributes: Collection[str], skip: int = 0, saved: bytes | None = None
+    ) -> Iterator[FeedBlock | None]:
+        if self._source.row_count is None:
+            for block in _with_pauses(self._source.arrivals(attributes, self._rows, saved=saved), self._stopped):
+                yield None if block is None else pack_block(block, self.format)
+            return
+        for block in self._source.blocks(attributes, self._rows, skip=skip):
+            yield pack_block(block, self.format)
 
     def stored_blocks(self, attributes: Collection[str], skip: int = 0, *, whole_groups: bool) -> StoredBlocks | None:
         stored = self._source.stored
@@ -119,16 +134,19 @@ class TraceBlocks:
             if first_ts is None:
                 ts = self.format.columns.ts
                 head = reader.read(replace(rows, rows=1, columns=(ts,), dictionary=None))
-                first_ts = int(timestamps_us(head.column(ts).chunk(0), ts, place)[0])
-            # What is later is known to whoever reads it; no later block begins before this.
+                first_ts = int(timestamps_us(head.column(ts).chunk(0), ts, place, self.format.columns.unit)[0])
+            # The last time is not read: it matters where a stream settles, which a stored trace does at its end only.
             yield FeedBlock(rows, rows.rows, place, first_ts, first_ts)
             first_row += rows.rows
 
 
 def pack_block(block: Block, form: EventFormat) -> FeedBlock:
-    ts, rows = form.columns.ts, block.rows.num_rows
-    first, last = (int(timestamps_us(block.rows.column(ts).slice(row, 1), ts, block.place)[0]) for row in (0, rows - 1))
-    return FeedBlock(_stream_of(block.rows), rows, block.place, first, last)
+    columns, rows = form.columns, block.rows.num_rows
+    first, last = (
+        int(timestamps_us(block.rows.column(columns.ts).slice(row, 1), columns.ts, block.place, columns.unit)[0])
+        for row in (0, rows - 1)
+    )
+    return FeedBlock(_stream_of(block.rows), rows, block.place, first, last, block.position)
 
 
 def _stream_of(rows: pa.RecordBatch) -> pa.Buffer:
@@ -139,8 +157,11 @@ def _stream_of(rows: pa.RecordBatch) -> pa.Buffer:
     return stream.getvalue()
 
 
-def _with_pauses(blocks: Iterator[Block], stopped: threading.Event) -> Iterator[Block | None]:
-    """The blocks as they come, with one None whenever the next one takes a while."""
+def _with_pauses(blocks: Iterator[Block | None], stopped: threading.Event) -> Iterator[Block | None]:
+    """The blocks as they come, with None again and again while the next one takes a while.
+
+    A thread reads ahead. It ends when nobody wants its blocks any more, at the latest with the next thing that arrives.
+    """
     arrived: queue.Queue[Block | BaseException | None] = queue.Queue(maxsize=2)
     left = threading.Event()
 
@@ -155,12 +176,17 @@ def _with_pauses(blocks: Iterator[Block], stopped: threading.Event) -> Iterator[
     def read() -> None:
         try:
             for block in blocks:
-                put(block)
+                if block is not None:
+                    put(block)
                 if left.is_set():
                     return
             put(None)
         except BaseException as err:
             put(err)
+        finally:
+            close = getattr(blocks, "close", None)
+            if close is not None:
+                close()
 
     reader = threading.Thread(target=read, name="decopa-reader", daemon=True)
     reader.start()
@@ -170,9 +196,8 @@ def _with_pauses(blocks: Iterator[Block], stopped: threading.Event) -> Iterator[
             try:
                 item = arrived.get(timeout=_LOOK_S if paused else PAUSE_S)
             except queue.Empty:
-                if not paused:
-                    paused = True
-                    yield None
+                paused = True
+                yield None
                 continue
             paused = False
             if item is None:
@@ -183,3 +208,4 @@ def _with_pauses(blocks: Iterator[Block], stopped: threading.Event) -> Iterator[
         raise StreamStopped
     finally:
         left.set()
+        reader.join(timeout=_ENDING_S)

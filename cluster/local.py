@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from actors.group import Limits
+from actors.outlet import Outcome, OutletSpec, outcome_of
 from actors.reports import OperatorReport
 from actors.sink import MatchSink
 from cluster.live import NewMatches
-from cluster.pipeline import Pipeline
+from cluster.pipeline import TABLE, Pipeline
 from decopa.choices import DEFAULT_BATCH_SIZE
 from decopa.planning.plan import Plan
 from decopa.planning.validate import check_structure
@@ -37,8 +38,8 @@ class Watching(Protocol):
 class LocalRuntime:
     """Runs every query of a plan over one pass of the source.
 
-    `ordered` puts matches in canonical order as the run goes on; without it that is left to `MatchSink.table`. A
-    `watch` looks at the operators while the run is going, and may end it.
+    `outlet` says what becomes of matches: a table, unless it is told otherwise. A `watch` looks at the operators while
+    the run is going, and may end it.
     """
 
     def __init__(
@@ -49,19 +50,18 @@ class LocalRuntime:
         batch_size: int = DEFAULT_BATCH_SIZE,
         limits: Limits | None = None,
         interleaving: random.Random | None = None,
-        ordered: bool = True,
+        outlet: OutletSpec = TABLE,
         watch: Watching | None = None,
     ) -> None:
         check_structure(plan)
-        self._ordered = ordered
         self._source, self._batch_size = source, batch_size
         limits = limits or Limits()
         bounds = [bind(part.query, source.schema) for part in plan.parts]
         self._attributes = needed_attributes(bounds, source.schema)
         self._windows_us = max((bound.query.window_us for bound in bounds), default=0)
         self._pipelines = [
-            Pipeline(part, bound, source, limits, interleaving, self._look)
-            for part, bound in zip(plan.parts, bounds, strict=True)
+            Pipeline(part, query_plan, bound, source, limits, interleaving, outlet, self._look)
+            for part, (query_plan, bound) in enumerate(zip(plan.parts, bounds, strict=True))
         ]
         self._watch = watch
         self.events = 0
@@ -74,12 +74,19 @@ class LocalRuntime:
 
     def run(self, progress: Callable[[int, int], None] | None = None) -> None:
         """Reads the source to its end; `progress(events, matches)` is called after every batch."""
+        try:
+            self._run(progress)
+        except BaseException:
+            for pipeline in self._pipelines:
+                pipeline.abandon()
+            raise
+
+    def _run(self, progress: Callable[[int, int], None] | None) -> None:
         for _ in self._batches():
-            if self._ordered:
-                for pipeline in self._pipelines:
-                    pipeline.sink.settle(pipeline.output_watermark_us)
+            for pipeline in self._pipelines:
+                pipeline.settle()
             if progress is not None:
-                progress(self.events, sum(pipeline.sink.rows for pipeline in self._pipelines))
+                progress(self.events, sum(pipeline.taker.rows for pipeline in self._pipelines))
         for pipeline in self._pipelines:
             pipeline.finish()
 
@@ -121,8 +128,17 @@ class LocalRuntime:
 
     @property
     def sinks(self) -> list[MatchSink]:
-        """The matches of each OR-free query, in the plan's order."""
-        return [pipeline.sink for pipeline in self._pipelines]
+        """Those who collect the matches of each OR-free query, where rows are wanted."""
+        return [pipeline.taker for pipeline in self._pipelines if isinstance(pipeline.taker, MatchSink)]
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """What became of the matches of each OR-free query, in the plan's order."""
+        return [outcome_of(pipeline.taker) for pipeline in self._pipelines]
+
+    @property
+    def matches(self) -> int:
+        return sum(pipeline.taker.rows for pipeline in self._pipelines)
 
     @property
     def state_bytes(self) -> int:

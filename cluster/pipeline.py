@@ -1,4 +1,4 @@
-"""One OR-free query in one process: events in, matches in the sink."""
+"""One OR-free query in one process: events in, matches out."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from actors.group import Limits, UnitGroup
+from actors.outlet import OutletSpec, taker_of
+from actors.parts import PartSink
 from actors.reports import OperatorReport, operator_report, unit_reports
 from actors.sink import MatchSink, check_limit
 from actors.unit import Channel
@@ -16,8 +18,9 @@ from shuffler.routing.feeder import LeafFeeder
 from shuffler.routing.table import END_OF_STREAM, NOTHING_YET, Delivery, RoutingTable
 from shuffler.rows.batch import Batch
 from shuffler.rows.events import EventBatch
-from shuffler.rows.layout import layout_of
 from shuffler.source.trace import TraceSource
+
+TABLE = OutletSpec()
 
 
 class Pipeline:
@@ -25,16 +28,18 @@ class Pipeline:
 
     def __init__(
         self,
+        part: int,
         plan: QueryPlan,
         bound: BoundQuery,
         source: TraceSource,
         limits: Limits,
         interleaving: random.Random | None,
+        outlet: OutletSpec = TABLE,
         on_progress: Callable[[], None] = lambda: None,
     ) -> None:
         self._plan, self._limits = plan, limits
         code_of, routing = source.strings.pin, RoutingTable(plan)
-        self.sink = MatchSink(bound, layout_of(bound, plan.root.sub_query), source.format, source.strings)
+        self.taker = taker_of(outlet, plan, bound, source.format, source.strings, limits, str(part))
         self._feeder = LeafFeeder(plan, bound, code_of, routing=routing)
         self._hosting = partial(UnitGroup, plan, bound, code_of, routing=routing)
         self._groups = [
@@ -43,6 +48,7 @@ class Pipeline:
                 outside=partial(self._outside, copy),
                 copy=copy,
                 interleaving=interleaving,
+                counting=outlet.counts_only(bound.query),
                 on_progress=on_progress,
             )
             for copy in range(plan.slices)
@@ -54,7 +60,8 @@ class Pipeline:
     def warm_up(self) -> None:
         """Loads compiled loops, so that the first events need not wait."""
         self._hosting(limits=Limits(), outside=lambda delivery: None).sample()
-        self.sink.warm_up()
+        if isinstance(self.taker, MatchSink):
+            self.taker.warm_up()
 
     def feed(self, events: EventBatch) -> None:
         """Sends a batch of events through the plan until nothing is on its way."""
@@ -62,6 +69,16 @@ class Pipeline:
 
     def finish(self) -> None:
         self._deliver(self._feeder.advance(END_OF_STREAM))
+        self.taker.settle(END_OF_STREAM)
+
+    def settle(self) -> None:
+        """Lets go of matches that are final."""
+        self.taker.settle(self.output_watermark_us)
+
+    def abandon(self) -> None:
+        """Lets go of files, after a failure."""
+        if isinstance(self.taker, PartSink):
+            self.taker.abandon()
 
     @property
     def output_watermark_us(self) -> int:
@@ -91,5 +108,6 @@ class Pipeline:
         if not isinstance(delivery.content, Batch):
             self._watermarks[copy, delivery.sender] = delivery.content
         else:
-            self.sink.add(delivery.content)
-            check_limit(self.sink.rows, self._limits.max_matches, self._plan.text(self._plan.root))
+            self.taker.add(delivery.content)
+            if isinstance(self.taker, MatchSink):
+                check_limit(self.taker.rows, self._limits.max_matches, self._plan.text(self._plan.root))

@@ -103,7 +103,7 @@ class RayLive:
                     if self._stopped.is_set():
                         raise StreamStopped
                     if block is None:
-                        session.flush()
+                        session.pause()
                     else:
                         session.feed(block)
                 session.finish()

@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
-import pyarrow as pa
-
 from actors.group import Limits
 from actors.latency import LatencySummary
+from actors.outlet import Outcome, OutletSpec
 from actors.ray_unit import UnitStatus
 from actors.reports import OperatorReport, operator_report
 from cluster.deployment import Deployment
@@ -27,9 +26,9 @@ from shuffler.routing.topology import Topology
 
 @dataclass(frozen=True)
 class RayRun:
-    """What a run found and what it took; `matches` has a table for each part of the plan."""
+    """What a run found and what it took; `matches` has a table, figures or files for each part of the plan."""
 
-    matches: tuple[pa.Table, ...]
+    matches: tuple[Outcome, ...]
     events: int
     seconds: float
     operators: tuple[OperatorReport, ...]
@@ -41,8 +40,11 @@ class RayRun:
 class RayRuntime:
     """Runs every query of a plan over one pass of the source, on the Ray that this program is connected to."""
 
-    def __init__(self, plan: Plan, source: BlockSource, *, limits: Limits, options: RayOptions) -> None:
+    def __init__(
+        self, plan: Plan, source: BlockSource, *, limits: Limits, options: RayOptions, outlet: OutletSpec | None = None
+    ) -> None:
         check_structure(plan)
+        self._outlet = outlet
         self._source, self._limits, self._options = source, limits, options
         self.topology = Topology(plan, options.shufflers)
         schema = source.format.schema
@@ -52,7 +54,9 @@ class RayRuntime:
         self, progress: Progress | None = None, recorder: Recorder | None = None, watch: Watching | None = None
     ) -> RayRun:
         """Reads the source to its end; a `watch` looks at the operators while the run is going, and may end it."""
-        with Deployment(self.topology, self._source.format, self._limits, self._options) as deployment:
+        with Deployment(
+            self.topology, self._source.format, self._limits, self._options, outlet=self._outlet
+        ) as deployment:
             session = Session(deployment, progress)
             session.await_actors()
             session.recorder = recorder
@@ -63,14 +67,14 @@ class RayRuntime:
             started, paced = time.perf_counter(), self._options.replay.is_paced
             for block in session.blocks_of(self._source, self._attributes, whole_groups=not paced):
                 if block is None:
-                    session.flush()
+                    session.pause()
                 else:
                     session.feed(block)
             session.finish()
             if recorder is not None:
                 recorder.look(deployment, session.events, last=True)
             report = run_report(deployment, session, time.perf_counter() - started)
-            return replace(report, matches=session.take())
+            return replace(report, matches=session.outcomes())
 
 
 def _look(deployment: Deployment, watch: Watching) -> None:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -56,7 +58,7 @@ def _start(cpus: int, *, dashboard: bool) -> None:
     # On a busy machine the dashboard may be too slow for Ray's patience; without it Ray starts sooner.
     for with_dashboard in [True, False] if dashboard else [False, False]:
         try:
-            with _quietly(), _on_loopback():
+            with _quietly(), _on_loopback(), _own_signals():
                 ray.init(
                     address="local",  # or Ray would look for one that someone else has started on this machine
                     num_cpus=max(cpus, os.cpu_count() or 1),
@@ -88,7 +90,7 @@ def _connect(address: str | None) -> None:
     _check_reachable(named)
     _check_is_node(named)
     _show_token()
-    with _quietly():
+    with _quietly(), _own_signals():
         try:
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except AuthenticationError as err:
@@ -177,6 +179,20 @@ def _on_loopback() -> Iterator[None]:
             del os.environ[name]
         else:
             os.environ[name] = variable
+
+
+@contextmanager
+def _own_signals() -> Iterator[None]:
+    """Ray takes SIGTERM for itself when it starts; a program that handles the signal has it back afterwards."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if callable(before):
+            signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

@@ -5,15 +5,18 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
 
+from actors.outlet import Outcome, joined
 from cluster.deployment import Deployment
 from cluster.feeding import BlockSource, FeedBlock
 from shuffler.exchange.node import ReplayStart
 from shuffler.exchange.wall_clock import ClockOffset, ClockReading, clock_offset, machine_time_s
 from shuffler.routing.table import NOTHING_YET
+from shuffler.source.live.position import Position
 from shuffler.source.pacing import Replay
 
 #: Blocks at one shuffler: one that it works on and one that waits.
@@ -28,10 +31,25 @@ _STEP_EVERY_S = 0.02
 Progress = Callable[[int, int], None]
 
 
+@dataclass(frozen=True, slots=True)
+class StreamPlace:
+    """How far a stream was fed: events, blocks, how many blocks there were when all was last passed on, and where a
+    live source goes on."""
+
+    events: int = 0
+    blocks: int = 0
+    flushed: int = 0
+    position: Position | None = None
+
+    def is_at(self, other: StreamPlace | None) -> bool:
+        """Whether nothing has been fed or passed on in between."""
+        return other is not None and (self.blocks, self.flushed) == (other.blocks, other.flushed)
+
+
 class Stepping(Protocol):
     """Whoever has something to do now and then, such as checkpoints."""
 
-    def step(self, events: int, blocks: int) -> None: ...
+    def step(self, place: StreamPlace) -> None: ...
 
 
 class Recording(Protocol):
@@ -57,10 +75,16 @@ class Session:
         self.events = self.blocks = 0
         #: By how much the clocks of shufflers and sinks were ahead of this process's, by name.
         self.clock_offsets: dict[str, ClockOffset] = {}
+        self._position: Position | None = None
+        self._flushed_at = 0
         self.coordinator: Stepping | None = None
         self.recorder: Recording | None = None
         #: Called now and then; may raise to end the run.
         self.watch: Callable[[], None] | None = None
+
+    @property
+    def place(self) -> StreamPlace:
+        return StreamPlace(self.events, self.blocks, self._flushed_at, self._position)
 
     def go_on_from(self, events: int, blocks: int) -> None:
         """The stream begins here instead of at its start; shufflers take turns as they would have."""
@@ -103,10 +127,19 @@ class Session:
         self._last_ts = max(self._last_ts, block.last_ts)
         self.events += block.rows
         self.blocks += 1
+        self._position = block.position
+        self._step()
+
+    def pause(self) -> None:
+        """The stream has nothing for the moment: passes on what waits, once, and does what is due."""
+        if self._flushed_at != self.blocks:
+            self._flushed_at = self.blocks
+            self.flush()
+        self._tell()
         self._step()
 
     def blocks_of(
-        self, source: BlockSource, attributes: Collection[str], *, whole_groups: bool
+        self, source: BlockSource, attributes: Collection[str], *, whole_groups: bool, saved: bytes | None = None
     ) -> Iterator[FeedBlock | None]:
         """The blocks from the present place in the stream on. Where all shufflers see the files of a stored trace, they
         read it themselves: the driver hands out work then, and no event passes through it."""
@@ -115,7 +148,7 @@ class Session:
             shufflers = self._deployment.shufflers
             if all(self._ask(shuffler.sees, name, stored.files) for name, shuffler in shufflers.items()):
                 return stored.blocks
-        return source.feed_blocks(attributes, self.events)
+        return source.feed_blocks(attributes, self.events, saved)
 
     def await_shufflers(self) -> None:
         """Returns when the shufflers have worked on everything that they were fed."""
@@ -156,6 +189,16 @@ class Session:
         """The matches that came since the last call, a table for each part of the plan."""
         return tuple(self._ask(sink.take, name) for name, sink in self._deployment.sinks.items())
 
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """What became of the matches of each part of the plan, in its sink and in its root units."""
+        topology = self._deployment.topology
+        found: list[list[Outcome]] = [[outcome] for outcome in self.take()]
+        for process in topology.units:
+            root = topology.plan.parts[process.part].root.name
+            if not isinstance(found[process.part][0], pa.Table) and any(name == root for name, _ in process.units):
+                found[process.part].append(self._ask(self._deployment.units[process.name].outcome, process.name))
+        return tuple(joined(outcomes) for outcomes in found)
+
     def _ask(self, method: Any, name: str, *arguments: Any) -> Any:
         call = method.remote(*arguments)
         self._wait(call)
@@ -177,7 +220,7 @@ class Session:
 
     def _step(self) -> None:
         if self.coordinator is not None:
-            self.coordinator.step(self.events, self.blocks)
+            self.coordinator.step(self.place)
 
     def _tell(self) -> None:
         if self.recorder is not None:

@@ -285,7 +285,7 @@ class Statistics:
 
 def query_text(query: Query) -> str:
     """What a query's statistics depend on: its text without name and RETURN."""
-    return str(replace(query, name="q", returns=()))
+    return str(replace(query, name="q", returns=(), summary=None))
 
 
 def connected_pairs(query: Query) -> frozenset[Pair]:

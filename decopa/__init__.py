@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         run_detailed,
         run_with_checkpoints,
         scale,
+        session,
         stats,
         stream,
         watch,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from decopa.planning.plan import Plan
     from decopa.query.query import Query
     from decopa.report.explain import explain
+    from decopa.runs.folder import MatchFolder
     from decopa.runs.live import LiveRun, LiveSummary
     from decopa.runs.result import RunResult
     from decopa.runs.scale_test import ScaleSettings
@@ -72,6 +74,7 @@ _HOMES = {
         "run_detailed",
         "run_with_checkpoints",
         "scale",
+        "session",
         "stats",
         "stream",
         "watch",
@@ -100,6 +103,7 @@ _HOMES = {
     "decopa.query.query": ("Query",),
     "decopa.report.explain": ("explain",),
     "decopa.runs.live": ("LiveRun", "LiveSummary"),
+    "decopa.runs.folder": ("MatchFolder",),
     "decopa.runs.result": ("RunResult",),
     "decopa.runs.scale_test": ("ScaleSettings",),
     "decopa.runs.spec": (
@@ -128,6 +132,7 @@ __all__ = [
     "Limits",
     "LiveRun",
     "LiveSummary",
+    "MatchFolder",
     "Objective",
     "Output",
     "OutputError",
@@ -161,6 +166,7 @@ __all__ = [
     "run_detailed",
     "run_with_checkpoints",
     "scale",
+    "session",
     "stats",
     "stream",
     "watch",

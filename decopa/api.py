@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,11 +20,13 @@ from decopa.choices import (
     SCALED_STRATEGIES,
     Reading,
 )
+from decopa.errors import OutputError
 from decopa.language.text.parser import parse_workload
 from decopa.planning.plan import Plan
 from decopa.query.query import Query
 from decopa.runs.calibration import calibrated, largest_branch, made_up_events
 from decopa.runs.execute import run_spec
+from decopa.runs.folder import MatchFolder
 from decopa.runs.measure import measure
 from decopa.runs.opening import open_events
 from decopa.runs.planning import DEFAULT_STRATEGY, choose_plan, left_deep_plan
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from decopa.runs.live import LiveRun
     from decopa.runs.scale_points import Point
     from decopa.runs.scale_test import ScaleSettings
+    from shuffler.source.live.address import SourceAddress
 
 QueryLike = str | Query | Sequence[Query]
 _NO_PLANNING, _NO_TRACE, _NO_LIMITS, _NO_RAY = Planning(), TraceOptions(), Limits(), RayOptions()
@@ -55,8 +59,11 @@ def run(
     trace: TraceOptions = _NO_TRACE,
     limits: Limits = _NO_LIMITS,
     ray: RayOptions = _NO_RAY,
-) -> pa.Table:
-    """Every match of the query in the events, one row each, in canonical order.
+    order: str | None = None,
+    count: bool = False,
+    out: str | Path | Output | None = None,
+) -> pa.Table | MatchFolder:
+    """Every match of the query in the events, one row each, in canonical order; or the figures of its RETURN.
 
     Columns: `query`, `start_ts`, `end_ts`, one per alias with the event id (a list of ids for a KL alias), and the
     RETURN attributes as `alias.attribute`. `events` is a pyarrow Table, a path, an iterable of RecordBatches, or a data
@@ -67,14 +74,19 @@ def run(
     process. `strategy` chooses the plan, by default `decopa` where the trace can be measured. What deserves a look,
     such as a type that never occurs, is a Python warning.
 
+    With `order` "end" matches are ordered by their ends only, with "any" they come as they are found. With `count` the
+    result is one row with their number, and they are not made. With `out` the processes that find matches write them to
+    Parquet files in that folder, which must be new or empty, and the result is a `MatchFolder`.
+
     >>> table = pa.table({"id": [1, 2], "ts": [0, 5], "type": ["A", "B"]})
     >>> run("PATTERN SEQ(A a, B b) WITHIN 10 us", table).select(["a", "b"]).to_pylist()
     [{'a': 1, 'b': 2}]
     """
     spec = _spec(units, strategy, runtime, planning, trace, limits, ray)
+    spec = replace(spec, order=order, count=count, output=_folder(out))
     result = run_spec(spec, as_workload(query), events)
     result.warn()
-    return result.matches
+    return result.matches if result.folder is None else result.folder
 
 
 def run_detailed(
@@ -88,13 +100,30 @@ def run_detailed(
     trace: TraceOptions = _NO_TRACE,
     limits: Limits = _NO_LIMITS,
     ray: RayOptions = _NO_RAY,
+    order: str | None = None,
+    count: bool = False,
+    out: str | Path | Output | None = None,
     watch: Watch | None = None,
 ) -> RunResult:
     """As `run`, with the plan, its statistics and what every operator did; `watch` follows the run while it goes."""
     spec = _spec(units, strategy, runtime, planning, trace, limits, ray)
+    spec = replace(spec, order=order, count=count, output=_folder(out))
     result = run_spec(spec, as_workload(query), events, watch=watch)
     result.warn()
     return result
+
+
+@contextmanager
+def session(*, address: str | None = None, places: int = 64) -> Iterator[str | None]:
+    """Inside, all runs share one Ray: the cluster at `address`, or one that is started here; yields its dashboard.
+
+    Without a session every run that needs Ray starts one of its own, which takes seconds. `places` is the number of
+    units and shufflers that fit on a Ray that is started here, all runs at a time together.
+    """
+    from cluster.ray_session import ray_session
+
+    with ray_session(address=address, cpus=places) as dashboard:
+        yield dashboard
 
 
 def run_with_checkpoints(
@@ -111,7 +140,9 @@ def run_with_checkpoints(
     ray: RayOptions = _NO_RAY,
     watch: Watch | None = None,
 ) -> CheckpointedRun:
-    """Every match of the query in a stored trace, on Ray, published in the folder `out` part by part.
+    """Every match of the query in a trace or stream, on Ray, published in the folder or topic `out` part by part.
+
+    `events` is a stored trace, or the address of a stream that can be read again, such as kafka://host:9092/topic.
 
     Parts appear with checkpoints: readers see each match once, whatever dies in between. If the folder of checkpoints
     holds one of this run already, the run continues from there.
@@ -127,16 +158,22 @@ def run_with_checkpoints(
 
 
 def resume(
-    location: str | Path, *, units: int | None = None, address: str | None = None, watch: Watch | None = None
+    location: str | Path,
+    *,
+    units: int | None = None,
+    address: str | None = None,
+    source: Callable[[SourceAddress], SourceAddress] | None = None,
+    watch: Watch | None = None,
 ) -> CheckpointedRun:
     """Continues the run whose checkpoints are in `location`, after its driver has died or given up.
 
     The run keeps everything that it was begun with: plan, limits, placement, pins, emulation, pace, output. `units`
-    deals its state out among another number of units.
+    deals its state out among another number of units. `source` changes how a stream is read from now on: other
+    servers, an end, gaps that may be skipped.
     """
     from decopa.runs.checkpointed import resume_checkpointed
 
-    return resume_checkpointed(location, units=units, address=address, watch=watch).outcome
+    return resume_checkpointed(location, units=units, address=address, source=source, watch=watch).outcome
 
 
 def stream(
@@ -270,6 +307,17 @@ def as_workload(query: QueryLike) -> tuple[Query, ...]:
     if isinstance(query, str):
         return parse_workload(query)
     return (query,) if isinstance(query, Query) else tuple(query)
+
+
+def _folder(out: str | Path | Output | None) -> Output | None:
+    """The folder for matches; a table that is in memory anyway is written by its reader's own means."""
+    output = out if out is None or isinstance(out, Output) else Output(str(out))
+    if output is not None and not output.is_folder:
+        raise OutputError(
+            f"out={output.path!r} names a file, but runs in Python write folders; name a folder, or write the table "
+            "with pyarrow.parquet.write_table"
+        )
+    return output
 
 
 def _spec(

@@ -49,10 +49,23 @@ class Objective(Enum):
     BUSY = "busy"
 
 
+class Order(Enum):
+    """The order of the matches in a result.
+
+    `CANONICAL`: by end, start, then event ids in query order: the same rows in the same order under any plan, on any
+    number of units. `END`: by end; matches that end together come in any order. `ANY`: as they are found.
+    """
+
+    CANONICAL = "canonical"
+    END = "end"
+    ANY = "any"
+
+
+ORDERS = tuple(order.value for order in Order)
 READINGS = tuple(reading.value for reading in Reading)
 OBJECTIVES = tuple(objective.value for objective in Objective)
 
-LatePolicy = Literal["fail", "drop"]
+LatePolicy = Literal["fail", "drop", "divert"]
 LATE_POLICIES: tuple[LatePolicy, ...] = get_args(LatePolicy)
 BadRowPolicy = Literal["fail", "divert"]
 BAD_ROW_POLICIES: tuple[BadRowPolicy, ...] = get_args(BadRowPolicy)
@@ -65,9 +78,19 @@ UNKNOWN_AGES: tuple[UnknownAge, ...] = get_args(UnknownAge)
 
 #: Of one file of matches or events, by its suffix; and of the parts that a run with checkpoints publishes.
 FILE_FORMATS = ("parquet", "csv", "jsonl")
+#: In place of a file or folder: matches are counted and not made.
+NO_OUTPUT = "none"
 PART_FORMATS = ("parquet", "jsonl")
 #: What a column of a live stream can hold.
-COLUMN_KINDS = ("int", "float", "string", "bool", "time")
+COLUMN_KINDS = ("int", "float", "string", "bool", "time", "utc")
+#: Units of times that are numbers, with their names.
+TIME_UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+#: Kinds of live sources, formats of their payloads, and where a stream begins.
+SOURCE_KINDS = ("kafka", "nats", "folder", "tcp")
+PAYLOAD_FORMATS = ("json", "csv", "arrow")
+STARTS = ("earliest", "latest")
+#: How long a partition may bring nothing before it no longer holds back the others.
+DEFAULT_IDLE_AFTER_S = 10.0
 
 #: Names of the columns that every trace has.
 DEFAULT_ID, DEFAULT_TS, DEFAULT_TYPE = "id", "ts", "type"
@@ -83,6 +106,8 @@ REFUSED_HOURS = 6
 DEFAULT_BATCH_SIZE = 65_536
 DEFAULT_MAX_STATE_BYTES = 4 * 2**30
 DEFAULT_MAX_SPILL_BYTES = 64 * 2**30
+#: Of the files that one process writes to a folder of matches.
+DEFAULT_MAX_FOLDER_BYTES = 256 * 2**30
 DEFAULT_MAX_BAD_ROWS = 10_000
 DEFAULT_CHECKPOINT_S = 1.0
 #: Of a calibration: events to measure with, and how often.

@@ -11,8 +11,9 @@ from shuffler.rows.batch import Array
 
 #: Matches per chunk of output: small enough to stay in the processor's cache until the next operator reads it.
 CHUNK = 32_768
-#: Rows per block of result columns: large blocks are cheaper to get from the system than many small ones.
-BLOCK = 1 << 20
+#: Rows per block of result columns. Matches of one block are put in order where they are; those of several have to be
+#: copied together. The system gives memory to a block as it fills, so a large one costs nothing until then.
+BLOCK = 1 << 22
 
 
 @dataclass

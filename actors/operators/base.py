@@ -24,6 +24,8 @@ class OperatorSpec:
     #: The code of a string constant in the columns that this unit sees.
     code_of: Callable[[str], int]
     memory: StateMemory = field(default_factory=StateMemory)
+    #: Matches are not asked for, only their number: batches that are yielded have a length and no columns.
+    counting: bool = False
 
     @property
     def roles(self) -> Roles:
@@ -50,6 +52,9 @@ class OperatorLogic(Protocol):
     """
 
     counters: Counters
+    #: The side whose rows end the matches they are part of, if there is one. Matches come in the order of their ends if
+    #: its rows come in time order and after all those of the other side that they may meet; nothing else depends on it.
+    late_side: int | None
 
     def on_batch(self, side: int, batch: Batch) -> Iterator[Batch]: ...
 

@@ -53,6 +53,8 @@ class Closure:
         self._kernel = _ClosureKernel(spec.bound, self, sorted(strip.closed))
         self._constants = self._kernel.constants.arrays(spec.code_of)
         rows = BLOCK if spec.operator == spec.plan.root else CHUNK
+        self._counting = spec.counting
+        self._all_pairs_fit = not spec.bound.self_pairs.get(self.alias, ())
         self._blocks = OutputBlocks(self.output.columns, rows)
         self._heap_blocks = OutputBlocks(self.output.groups[self.alias], 2 * rows)
 
@@ -147,6 +149,34 @@ class Closure:
         """All groups with at least one member whose mark is `fresh`, in chunks."""
         if len(offsets) < 2:
             return
+        if self._counting:
+            yield Batch(self._number_of_groups(rows, offsets, members, marks, fresh), {}, {})
+            return
+        yield from self._written_groups(rows, offsets, members, marks, fresh)
+
+    def _number_of_groups(self, rows: Batch, offsets: Indices, members: Indices, marks: Array, fresh: int) -> int:
+        """How many groups `_groups` would form. In a family that fits the window as a whole, and without conditions
+        between members, that is every subset with a fresh member: nothing has to be formed to count them."""
+        sizes, total = np.diff(offsets), 0
+        begins = rows.columns["min_ts"][members]
+        ends = rows.columns[self.layout.place("max_ts")][members]
+        spans = np.maximum.reduceat(ends, offsets[:-1]) - np.minimum.reduceat(begins, offsets[:-1])
+        simple = spans <= self.window_us if self._all_pairs_fit else np.zeros(len(sizes), dtype=np.bool_)
+        is_fresh = (marks[members] == fresh).astype(np.int64)
+        news = np.add.reduceat(is_fresh, offsets[:-1])
+        kinds, families = np.unique(np.stack([sizes, news])[:, simple], axis=1, return_counts=True)
+        for size, new, times in zip(*kinds.tolist(), families.tolist(), strict=True):
+            total += times * (2**size - 2 ** (size - new))
+        self.counters.comparisons += int(sizes[simple].sum())
+        if not simple.all():
+            kept = np.repeat(~simple, sizes)
+            odd = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes[~simple])])
+            total += sum(batch.length for batch in self._written_groups(rows, odd, members[kept], marks, fresh))
+        return total
+
+    def _written_groups(
+        self, rows: Batch, offsets: Indices, members: Indices, marks: Array, fresh: int
+    ) -> Iterator[Batch]:
         kernel, alias = self._kernel, self.alias
         deepest = int(np.max(np.diff(offsets)))
         state = np.zeros(3, dtype=np.int64)  # family, members chosen, next candidate

@@ -9,6 +9,7 @@ import numpy as np
 from actors.columnar.output import BLOCK, CHUNK, Counters, OutputBlocks
 from actors.columnar.pair_writer import PairWriter, Side
 from actors.columnar.probe import ProbeKernel
+from actors.columnar.probe_loops import Form
 from actors.columnar.store import Store
 from actors.operators.base import LogicState, OperatorSpec
 from actors.operators.pairing import Pairing, write_pairing
@@ -34,8 +35,16 @@ class JoinLogic:
         output = Side.of(spec.bound, sub_query or spec.operator.sub_query)
         self.pairing = Pairing(spec.bound, inputs[0], inputs[1])
         pairings = (self.pairing, self.pairing.flipped())
-        blocks = OutputBlocks(output.layout.columns, BLOCK if spec.operator == spec.plan.root else CHUNK)
-        self._kernels = tuple(_kernel(spec, pairing, output.layout, blocks) for pairing in pairings)
+        # Groups are formed from all strip matches of one row together, so these are needed and stay together.
+        whole = output.sub_query == spec.operator.sub_query
+        self._counting = spec.counting and whole
+        blocks = None
+        if not self._counting:
+            blocks = OutputBlocks(output.layout.columns, BLOCK if spec.operator == spec.plan.root else CHUNK)
+        self._kernels = tuple(
+            _kernel(spec, pairing, output.layout, blocks, by_end=whole and _ends_together(pairing, output.layout))
+            for pairing in pairings
+        )
         self._groups = output.layout.groups
         self._aliases = (self.pairing.left_aliases, self.pairing.right_aliases)
         self._stores = tuple(
@@ -43,13 +52,19 @@ class JoinLogic:
             for side in range(2)
         )
         self._passed = tuple(_passed_rule(pairing) for pairing in pairings)
+        # Stored rows of one event are found by their bounds alone; among others the late side would look at more rows
+        # than the other side does, which costs more than putting matches in order afterwards if few pairs match.
+        exact = [inputs[1 - side].layout.place("max_ts") == "min_ts" for side in range(2)]
+        self.late_side = next((side for side in range(2) if self._passed[side] is not None and exact[side]), None)
         self._watermarks = [NOTHING_YET, NOTHING_YET]
         self._kept = [0, 0]
 
     def on_batch(self, side: int, batch: Batch) -> Iterator[Batch]:
         other = self._stores[1 - side]
         other.settle()
-        if len(other):
+        if len(other) and self._counting:
+            yield Batch(self._kernels[side].count(batch, other, self.counters), {}, {})
+        elif len(other):
             stored = other.heaps
             heaps = {
                 alias: batch.heaps[alias] if alias in self._aliases[side] else stored[alias] for alias in self._groups
@@ -115,10 +130,26 @@ class JoinLogic:
         return None if bool(live.all()) else live
 
 
-def _kernel(spec: OperatorSpec, pairing: Pairing, output: Layout, blocks: OutputBlocks) -> ProbeKernel:
+def _kernel(
+    spec: OperatorSpec, pairing: Pairing, output: Layout, blocks: OutputBlocks | None, *, by_end: bool
+) -> ProbeKernel:
+    """Without blocks to write to, matches are counted."""
     writer, equal = write_pairing(spec.bound, pairing)
-    write_outputs(writer, output)
-    return ProbeKernel(writer, spec.bound.query.window_us, equal, spec.code_of, blocks)
+    form = Form.COUNT
+    if blocks is not None:
+        write_outputs(writer, output)
+        form = Form.BY_END if by_end else Form.BY_ROW
+    return ProbeKernel(writer, spec.bound.query.window_us, equal, spec.code_of, blocks, form)
+
+
+def _ends_together(pairing: Pairing, output: Layout) -> bool:
+    """Whether several probe (left) rows may share the event that ends their matches while stored rows begin them.
+
+    The matches of these rows are then in order by stored row, else by probe row.
+    """
+    if pairing.left.layout.place("max_ts") == "min_ts" or _passed_rule(pairing.flipped()) is not None:
+        return False
+    return _owner("min_ts", output) not in pairing.left_aliases
 
 
 def _passed_rule(pairing: Pairing) -> str | None:

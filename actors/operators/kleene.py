@@ -20,6 +20,7 @@ class KleeneUnaryLogic:
         self.counters = Counters()
         self._closure = Closure(spec, self.counters)
         self._watermark = NOTHING_YET
+        self.late_side: int | None = None
 
     def on_batch(self, side: int, batch: Batch) -> Iterator[Batch]:
         yield from self._closure.extend(batch)
@@ -55,7 +56,7 @@ class KleeneBinaryLogic:
     def __init__(self, spec: OperatorSpec) -> None:
         self._rest_side = spec.roles.main
         self._join = JoinLogic(spec, spec.roles.strip(spec.operator.sub_query))
-        self.counters = self._join.counters
+        self.counters, self.late_side = self._join.counters, self._join.late_side
         self._closure = Closure(spec, self.counters)
 
     def on_batch(self, side: int, batch: Batch) -> Iterator[Batch]:

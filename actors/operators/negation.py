@@ -30,11 +30,13 @@ class NegationLogic:
     """
 
     def __init__(self, spec: OperatorSpec) -> None:
-        self.counters = Counters()
+        self.counters, self._counting = Counters(), spec.counting
         bound, query = spec.bound, spec.bound.query
         self.window_us = query.window_us
         inputs = [Side.of(bound, source.sub_query) for source in spec.plan.inputs(spec.operator)]
+        # Positive matches that come after what may block them are decided at once and in order.
         self._positive_side = spec.roles.main
+        self.late_side: int | None = self._positive_side
         positive, negated = inputs[self._positive_side], inputs[1 - self._positive_side]
         order = query.order_constraints
         assert spec.roles.negation is not None
@@ -138,6 +140,9 @@ class NegationLogic:
         if not batch.length:
             return
         blocked = self._kernel.any_match(batch, self._negated, self.counters)
+        if self._counting:
+            yield Batch(batch.length - int(np.count_nonzero(blocked)), {}, {})
+            return
         free = batch.take(np.flatnonzero(~blocked))
         if free.length:
             columns = {name: free.columns[place] for name, place in self._output_columns.items()}

@@ -20,14 +20,18 @@ import pyarrow as pa
 import ray
 
 from actors.state.codec import ShufflerState, encode_shuffler
-from cluster.checkpoint.output import PublishedMatches
+from cluster.checkpoint.output import MatchOutput
 from cluster.checkpoint.store import CheckpointStore, Manifest, NotWritten, StoredState
 from cluster.deployment import Deployment
+from cluster.session import StreamPlace
 from decopa.errors import CheckpointError, DeployError, OutputError
 
 _LOG = logging.getLogger("decopa")
 #: A checkpoint that could not be written is tried again after the usual interval, then after twice that, and so on.
 _LONGEST_WAIT_S = 10.0
+
+#: The name under which a checkpoint has the position of a live source.
+SOURCE = "source"
 
 #: Makes one table of the matches of all parts of a plan.
 Merge = Callable[[Sequence[pa.Table]], pa.Table]
@@ -49,8 +53,7 @@ class Published:
 @dataclass
 class _Pending:
     number: int
-    events: int
-    blocks: int
+    place: StreamPlace
     calls: dict[Any, str]
 
 
@@ -59,7 +62,7 @@ class Coordinator:
         self,
         deployment: Deployment,
         store: CheckpointStore,
-        output: PublishedMatches,
+        output: MatchOutput,
         *,
         merge: Merge,
         plan: str,
@@ -83,6 +86,8 @@ class Coordinator:
         self.given_up: list[str] = []
         self._begun_at = time.monotonic()
         self._pending: _Pending | None = None
+        #: The place of the last complete checkpoint; another one there would hold the same.
+        self._settled_at: StreamPlace | None = None
         #: How long each checkpoint took, from its barriers to its publication.
         self.durations_s: list[float] = []
         #: When a checkpoint was last completed.
@@ -91,7 +96,7 @@ class Coordinator:
         #: The checkpoint after which the run moves away from a node, and that node.
         self._last: tuple[int, str] | None = None
 
-    def step(self, events: int, blocks: int) -> None:
+    def step(self, place: StreamPlace) -> None:
         """Called now and then with the place in the stream: begins a checkpoint that is due, ends one that is done.
 
         If a node is about to leave, a checkpoint is made at once; when it is complete, NodeLeaving is raised.
@@ -103,22 +108,28 @@ class Coordinator:
                 self._complete()
         elif (node := self._leaving()) is not None:
             self._last = self.next, node
-            self._begin(events, blocks)
-        elif time.monotonic() - self._begun_at >= self._wait_s:
-            self._begin(events, blocks)
+            self._begin(place)
+        elif time.monotonic() - self._begun_at >= self._wait_s and not place.is_at(self._settled_at):
+            self._begin(place)
+
+    def checkpoint(self, place: StreamPlace) -> None:
+        """Makes a checkpoint here and returns when it is complete; one that is under way is ended first."""
+        self.wait_for_pending()
+        self._begin(place)
+        self.wait_for_pending()
 
     @property
     def _wait_s(self) -> float:
         return max(self._every_s, min(_LONGEST_WAIT_S, self._every_s * float(2**self._failures)))
 
-    def _begin(self, events: int, blocks: int) -> None:
+    def _begin(self, place: StreamPlace) -> None:
         self._begun_at = time.monotonic()
         number, deployment = self.next, self._deployment
         self.next += 1
         calls = {shuffler.barrier.remote(number): name for name, shuffler in deployment.shufflers.items()}
         calls |= {unit.stored.remote(number): name for name, unit in deployment.units.items()}
         calls |= {sink.matches_before.remote(number): name for name, sink in deployment.sinks.items()}
-        self._pending = _Pending(number, events, blocks, calls)
+        self._pending = _Pending(number, place, calls)
 
     def wait_for_pending(self) -> None:
         """Ends the checkpoint that is under way, if there is one."""
@@ -148,22 +159,27 @@ class Coordinator:
             for number, (name, key) in enumerate(shufflers):
                 payload = encode_shuffler(topology.routing, ShufflerState(number, results[name]))
                 states[key] = self._store.write_state(pending.number, key, payload, self._attempt)
-            part = self._commit(pending.number, pending.events, pending.blocks, states, tables, finished=False)
+            position = pending.place.position
+            if position is not None:
+                states[SOURCE] = self._store.write_state(pending.number, SOURCE, position.encode(), self._attempt)
+            part = self._commit(pending.number, pending.place, states, tables, finished=False)
         except (NotWritten, OutputError) as err:
             self._give_up(pending.number, tables, err)
         else:
+            # A live stream may pause for long: then one checkpoint is enough.
+            self._settled_at = pending.place
             self._publish(part)
             self.progressed_s = time.monotonic()
             self.durations_s.append(self.progressed_s - self._begun_at)
             if self._last is not None and self._last[0] == pending.number:
                 raise NodeLeaving(self._last[1])
 
-    def finish(self, events: int, blocks: int, last: Sequence[pa.Table]) -> None:
+    def finish(self, place: StreamPlace, last: Sequence[pa.Table]) -> None:
         """The last matches, at the end of the stream."""
         while True:
             tables = self._with_unpublished(last)
             try:
-                part = self._commit(self.next, events, blocks, {}, tables, finished=True)
+                part = self._commit(self.next, place, {}, tables, finished=True)
                 break
             except (NotWritten, OutputError) as err:
                 self._give_up(self.next, tables, err)
@@ -198,8 +214,7 @@ class Coordinator:
     def _commit(
         self,
         number: int,
-        events: int,
-        blocks: int,
+        place: StreamPlace,
         states: Mapping[str, StoredState],
         tables: Sequence[pa.Table],
         *,
@@ -213,7 +228,9 @@ class Coordinator:
         total = self.published.matches + matches.num_rows
         shufflers = self._deployment.topology.shufflers
         self._store.commit(
-            Manifest(number, self._attempt, self._plan, shufflers, events, blocks, states, parts, total, finished)
+            Manifest(
+                number, self._attempt, self._plan, shufflers, place.events, place.blocks, states, parts, total, finished
+            )
         )
         self.published = Published(number, parts, total)
         return part

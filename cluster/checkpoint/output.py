@@ -15,12 +15,33 @@ import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Protocol
 
 import pyarrow as pa
 
 from decopa.choices import PART_FORMATS
 from decopa.errors import OutputError
 from decopa.files import write_matches
+
+
+class MatchOutput(Protocol):
+    """Where matches are published: staged before a checkpoint is declared complete, shown after."""
+
+    def prepare(self, published: Iterable[str], *, after: int | None = None) -> None:
+        """Makes the output show exactly these parts."""
+        ...
+
+    def stage(self, number: int, matches: pa.Table) -> str | None:
+        """Keeps the matches of a checkpoint where no reader looks; None if there are none."""
+        ...
+
+    def unstage(self, number: int) -> None: ...
+
+    def publish(self, names: Iterable[str]) -> None:
+        """Shows staged parts."""
+        ...
+
+    def finish(self) -> None: ...
 
 
 class PublishedMatches:
@@ -48,7 +69,7 @@ class PublishedMatches:
                 path.unlink()
             odd = sorted(path.name for path in self.folder.glob("part-*") if path.name not in wanted)
             if after is not None:
-                later = [name for name in odd if _number(name) > after]
+                later = [name for name in odd if part_number(name) > after]
                 for name in later:
                     (self.folder / name).unlink()
                 odd = [name for name in odd if name not in later]
@@ -90,7 +111,7 @@ class PublishedMatches:
         shutil.rmtree(self._staged, ignore_errors=True)
 
 
-def _number(part: str) -> int:
+def part_number(part: str) -> int:
     """The checkpoint that a part was published with; 0 for a file that is no part."""
     digits = part.removeprefix("part-").partition(".")[0]
     return int(digits) if digits.isdigit() else 0

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from actors.group import Limits
+from actors.outlet import check_rows_only
 from actors.state.codec import UnitsCodec, UnitsState, decode_shuffler
 from actors.state.migrate import rescale, rescale_feeders
-from cluster.checkpoint.coordinator import Coordinator, Merge, NodeLeaving, Published
-from cluster.checkpoint.output import PublishedMatches
+from cluster.checkpoint.coordinator import SOURCE, Coordinator, Merge, NodeLeaving, Published
+from cluster.checkpoint.output import MatchOutput
 from cluster.checkpoint.store import CheckpointStore, Manifest
 from cluster.deployment import ActorLost, Deployment, Restored
 from cluster.draining import DrainWatch
@@ -62,6 +64,8 @@ class CheckpointedRun:
     checkpoint_s: list[float] = field(default_factory=list)
     #: Checkpoints that could not be written, and why; their matches were published with later ones.
     given_up: list[str] = field(default_factory=list)
+    #: Whether it was stopped before the end of the stream; it can go on.
+    stopped: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,7 @@ class _Loss:
 
 class CheckpointedRuntime:
     """As `RayRuntime`, with checkpoints. `source` must give the same events every time that it is read; `recovered` is
-    told whenever the run has been taken up again."""
+    told whenever the run has been taken up again. Setting `stop` ends the run with a checkpoint, to go on later."""
 
     def __init__(
         self,
@@ -83,20 +87,23 @@ class CheckpointedRuntime:
         source: BlockSource,
         *,
         merge: Merge,
-        output: PublishedMatches,
+        output: MatchOutput,
         checkpoints: Checkpoints,
         limits: Limits,
         options: RayOptions,
         recovered: Callable[[Recovery], None] | None = None,
+        stop: threading.Event | None = None,
     ) -> None:
         check_structure(plan)
+        check_rows_only(plan, "a run with checkpoints")
         if not source.replayable:
             raise CheckpointError(
-                "a live stream cannot be played again, so a run on it cannot have checkpoints; use decopa.stream, or "
-                "a trace that is stored"
+                "this stream cannot be read again, so a run on it cannot have checkpoints; use a trace that is stored, "
+                "a folder that is followed, Kafka or NATS, or leave out the checkpoints"
             )
         self._plan, self._source, self._merge, self._output = plan, source, merge, output
         self._checkpoints, self._limits, self._options, self._recovered = checkpoints, limits, options, recovered
+        self._stop_wanted = stop
         self._store = CheckpointStore(checkpoints.location)
         self._deployment: Deployment | None = None
         self._next = 0
@@ -162,6 +169,9 @@ class CheckpointedRuntime:
         self._output.prepare(published.parts, after=None if manifest is None else manifest.number)
         self._store.discard_after(published.number)
         result.published = published
+        saved = None
+        if manifest is not None and SOURCE in manifest.states:
+            saved = self._store.read_state(manifest, SOURCE)
         restored = None if manifest is None else restore(self._store, manifest, self.topology, self._source.format)
         deployment = self._deploy(attempt, restored)
         session = Session(deployment, progress)
@@ -192,14 +202,22 @@ class CheckpointedRuntime:
                 self._recovered(result.recoveries[-1])
         started = time.perf_counter()
         try:
-            for block in session.blocks_of(self._source, self._attributes, whole_groups=False):
-                assert block is not None, "stored traces do not pause"
-                session.feed(block)
+            for block in session.blocks_of(self._source, self._attributes, whole_groups=False, saved=saved):
+                if block is None:
+                    session.pause()
+                else:
+                    session.feed(block)
+                if self._stop_wanted is not None and self._stop_wanted.is_set():
+                    session.await_shufflers()
+                    coordinator.checkpoint(session.place)
+                    result.stopped = True
+                    break
             session.await_shufflers()
             coordinator.wait_for_pending()
             session.coordinator = None
-            session.finish()
-            coordinator.finish(session.events, session.blocks, session.take())
+            if not result.stopped:
+                session.finish()
+                coordinator.finish(session.place, session.take())
         finally:
             self._progressed_s = max(session.progressed_s, coordinator.progressed_s)
             self._next = coordinator.next

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from cluster.launch.cluster_file import ClusterFile
-from decopa.errors import did_you_mean
+from decopa.documents import read_json
+from decopa.errors import DeployError, did_you_mean
 
 #: Ray turns this list into the `SubnetId` that EC2 knows.
 _RAYS_OWN = ("SubnetIds",)
@@ -53,7 +53,7 @@ def gcp_problems(config: Mapping[str, Any], where: str) -> Iterator[str]:
     import googleapiclient
 
     path = Path(googleapiclient.__file__).parent / "discovery_cache" / "documents" / "compute.v1.json"
-    schemas = json.loads(path.read_text(encoding="utf-8"))["schemas"]
+    schemas = read_json(path.read_bytes(), name=str(path), error=DeployError)["schemas"]
     yield from _discovery_problems(config, {"$ref": "Instance"}, schemas, where)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from cluster.launch.cluster_file import ClusterFile
 from cluster.launch.remote import Answer, Machine
 from cluster.launch.token import TOKEN_FILE, read_token
+from decopa.documents import read_json
 from decopa.errors import DeployError
 
 DASHBOARD_PORT = 8265
@@ -87,7 +88,7 @@ def ask(base: str, path: str, token_file: Path = TOKEN_FILE, *, send: Any = None
     request = urllib.request.Request(f"{base}{path}", data=data, headers=headers, method=method)
     try:
         with urllib.request.urlopen(request, timeout=_REQUEST_S) as response:
-            return json.load(response)
+            return read_json(response.read(), name="the answer of the head", error=DeployError)
     except urllib.error.HTTPError as err:
         if err.code in (401, 403):
             raise DeployError(

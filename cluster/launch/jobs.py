@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from cluster.launch.head import DASHBOARD_PORT, NotFound, ask, dashboard
 from cluster.launch.remote import Answer, Machine
 from cluster.launch.shipping import IN, JOBS_FOLDER, OUT, Shipment
+from decopa.documents import read_json
 from decopa.errors import DeployError
 
 RUNNING = ("PENDING", "RUNNING")
@@ -138,7 +139,10 @@ class JobServer:
         answer = self._host.shell(f"cat ~/{JOBS_FOLDER}/{shlex.quote(name)}/{_BOOKKEEPING}")
         if answer.status:
             raise DeployError(f"the job '{name}' has no folder on the head; was it submitted with `decopa submit`?")
-        return {there: Path(here) for there, here in json.loads(answer.out).items()}
+        return {
+            there: Path(here)
+            for there, here in read_json(answer.out, name="the answer of the head", error=DeployError).items()
+        }
 
     def fetch(self, name: str, wanted: dict[str, Path]) -> list[Path]:
         """Copies results of a job to where they are wanted; returns those that there were."""

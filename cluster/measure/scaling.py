@@ -31,7 +31,7 @@ from decopa.query.binding import bind
 from shuffler.exchange.codecs import needed_attributes
 from shuffler.routing.table import NOTHING_YET
 from shuffler.routing.topology import Topology
-from shuffler.rows.columns import Place, timestamps_us
+from shuffler.rows.columns import Place, is_clock, timestamps_us
 from shuffler.rows.events import EventFormat
 from shuffler.source.pacing import Replay
 from shuffler.source.trace import Block, TraceSource
@@ -60,10 +60,14 @@ class EndlessTrace:
         names = source.format.columns
         self._ts, self._id = names.ts, names.id
         times = self.table.column(self._ts).combine_chunks()
+        if not (is_clock(times.type) or pa.types.is_integer(times.type)):
+            micros = timestamps_us(times, self._ts, Place(source.name), names.unit)
+            times = pa.array(micros).cast(pa.timestamp("us"))
+            self.table = self.table.set_column(self.table.schema.get_field_index(self._ts), self._ts, times)
         first, last = (times[place].cast(pa.int64()).as_py() for place in (0, -1))
         #: Time from a round to the next, in the unit of the trace's own times, and in microseconds.
         self._round = last - first + max(1, round((last - first) / max(1, len(times) - 1)))
-        self._times_us = timestamps_us(times, self._ts, Place(source.name))
+        self._times_us = timestamps_us(times, self._ts, Place(source.name), names.unit)
         span_us = int(self._times_us[-1]) - int(self._times_us[0])
         self._round_us = max(1, round(self._round * span_us / max(1, last - first)))
         self._ids_per_round = self._id_span()

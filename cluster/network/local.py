@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 import numpy as np
@@ -27,6 +27,7 @@ from shuffler.exchange.outbox import FlushPolicy
 from shuffler.routing.network import NetworkTopology
 from shuffler.routing.table import END_OF_STREAM
 from shuffler.routing.traffic import Traffic
+from shuffler.rows.events import EventBatch
 from shuffler.source.trace import TraceSource
 
 DEFAULT_BATCH_SIZE = 65_536
@@ -37,7 +38,7 @@ _AT_ONCE = FlushPolicy(max_rows=1, interval_s=0.0)
 class LocalNetwork:
     """Runs a network plan over one pass of a trace whose column `origin` says where each event is born.
 
-    `buckets` is explained at `OriginColumn`.
+    `buckets` is explained at `OriginColumn`. With `states`, of a `cut` of the same plan, it goes on from there.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class LocalNetwork:
         buckets: int | None = None,
         batch_size: int = DEFAULT_BATCH_SIZE,
         limits: Limits | None = None,
+        states: Mapping[str, bytes] | None = None,
         interleaving: random.Random | None = None,
     ) -> None:
         check_network_plan(plan)
@@ -77,28 +79,58 @@ class LocalNetwork:
                 limits=limits,
                 policy=_AT_ONCE,
                 clock=_now,
+                cut=partial(self._keep, host.name),
+                state=None if states is None else states[host.name],
             )
             for host in self.topology.hosts
         }
         self._sent: dict[tuple[str, str], int] = {}
         self._types = referenced_types(plan.queries)
         self.events = 0
+        self._kept: dict[str, bytes] = {}
+        self._found: dict[int, list[pa.Table]] = {}
         #: Events of a type that some query names: what centralized evaluation would send.
         self.central_rows = 0
 
     def run(self, progress: Callable[[int], None] | None = None) -> None:
         """Reads the trace to its end; `progress(events)` is called after every batch."""
-        for events in self._source.batches(self._attributes, self._batch_size):
-            flags = self._origins.flags(events)
-            for node, source in self.sources.items():
-                source.feed(events, flags[node])
-                self._deliver_some()
-            self.events += len(events)
-            referenced = [code for code, name in enumerate(events.type_names) if name in self._types]
-            self.central_rows += int(np.isin(events.type_codes, referenced).sum())
-            self._deliver_all()
+        for events in self.batches():
+            self.feed(events)
             if progress is not None:
                 progress(self.events)
+        self.finish()
+
+    def batches(self) -> Iterator[EventBatch]:
+        """The events of the trace, for `feed`."""
+        return self._source.batches(self._attributes, self._batch_size)
+
+    def feed(self, events: EventBatch) -> None:
+        """Gives events to the nodes where they are born, and works until nothing is on its way."""
+        flags = self._origins.flags(events)
+        for node, source in self.sources.items():
+            source.feed(events, flags[node])
+            self._deliver_some()
+        self.events += len(events)
+        referenced = [code for code, name in enumerate(events.type_names) if name in self._types]
+        self.central_rows += int(np.isin(events.type_codes, referenced).sum())
+        self._deliver_all()
+
+    def cut(self, number: int) -> tuple[dict[str, bytes], dict[int, list[pa.Table]]]:
+        """Cuts the stream here: what every host holds, and the matches that were found since the last cut."""
+        self._kept, self._found = {}, {}
+        for source in self.sources.values():
+            source.barrier(number)
+            self._deliver_some()
+        self._deliver_all()
+        return self._kept, self._found
+
+    def _keep(self, host: str, number: int, state: bytes, matches: dict[int, pa.Table]) -> None:
+        self._kept[host] = state
+        for part, table in matches.items():
+            self._found.setdefault(part, []).append(table)
+
+    def finish(self) -> None:
+        """The end of the stream."""
         for source in self.sources.values():
             source.advance(END_OF_STREAM, urgent=True)
         self._deliver_all()

@@ -147,7 +147,7 @@ def summarize(table: pa.Table, columns: TraceColumns, place: Place) -> Summary:
         if not batch.num_rows:
             continue
         here = Place(place.source, place.first_row + rows)
-        ts = timestamps_us(batch.column(columns.ts), columns.ts, here)
+        ts = timestamps_us(batch.column(columns.ts), columns.ts, here, columns.unit)
         disorder = disorder or order.see(ts, batch.column(columns.ts), here)
         ids.see(identities(batch.column(columns.id), columns.id, here))
         types.update(pc.unique(type_labels(batch.column(columns.type), columns.type, here)).to_pylist())

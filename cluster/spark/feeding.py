@@ -27,7 +27,9 @@ class SparkBlocks:
     def stored_blocks(self, attributes: Collection[str], skip: int = 0, *, whole_groups: bool) -> None:
         """Blocks lie in Ray's object store already."""
 
-    def feed_blocks(self, attributes: Collection[str], skip: int = 0) -> Iterator[FeedBlock]:
+    def feed_blocks(
+        self, attributes: Collection[str], skip: int = 0, saved: bytes | None = None
+    ) -> Iterator[FeedBlock]:
         """Blocks go out whole, so `skip` must be the end of one: only that is where a stream of them is cut. They hold
         the attributes that `load_trace` was asked for, which are those of the queries."""
         first_row = 0

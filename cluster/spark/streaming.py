@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from actors.group import Limits
+from actors.outlet import check_rows_only
 from cluster.deployment import Deployment
 from cluster.options import RayOptions
 from cluster.session import Session
@@ -72,6 +73,7 @@ def start_stream(
     if not frame.isStreaming:
         raise TraceError("this data frame does not stream; pass it to decopa.run, or make it with spark.readStream")
     check_structure(plan)
+    check_rows_only(plan, "a stream")
     batches = MicroBatches(
         frame, plan, publication, StreamLog(checkpoint / "decopa", out), columns, lateness, limits, options
     )

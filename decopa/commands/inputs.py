@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from decopa.choices import DEFAULT_COMPARED_PER_S, DEFAULT_INGESTED_PER_S, Objective, Reading
+from decopa.commands.source_options import STANDARD_INPUT, source_of
 from decopa.errors import DecoPaError, PlanError, QueryError, StatisticsError
 
 if TYPE_CHECKING:
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
     from decopa.query.query import Query
     from decopa.runs.spec import Planning, TraceOptions
     from shuffler.source.trace import TraceSource
-
-#: As a path: standard input, JSON lines, a live stream.
-STANDARD_INPUT = Path("-")
 
 
 def read_queries(given: str) -> tuple[Query, ...]:
@@ -58,12 +56,14 @@ def trace_options(args: argparse.Namespace) -> TraceOptions:
     from decopa.runs.spec import TraceOptions
     from shuffler.rows.events import TraceColumns
 
+    address = source_of(args) if hasattr(args, "follow") else None
     path = None if args.trace is None or args.trace == STANDARD_INPUT else str(args.trace)
     return TraceOptions(
-        TraceColumns(args.id, args.ts, args.type),
+        TraceColumns(args.id, args.ts, args.type, args.ts_unit),
+        kinds=getattr(args, "schema", None) or {},
         assume_sorted=args.assume_sorted,
         nan_as_null=args.nan_as_null,
-        path=path,
+        path=path if address is None else str(address),
         spark=getattr(args, "spark", False),
     )
 

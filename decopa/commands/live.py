@@ -1,4 +1,4 @@
-"""`decopa run --trace -`: matches of a live stream, out as they happen, until it ends or is stopped."""
+"""`decopa run` on a live stream: its matches, out as they happen, until it ends or is stopped."""
 
 from __future__ import annotations
 
@@ -45,8 +45,10 @@ def run_live(args: argparse.Namespace, spec: RunSpec, queries: Sequence[Query]) 
     with Stop() as stop, _Signals(stop) as signals:
         try:
             progress.phase("waiting for the first events")
-            arriving = JsonLines(sys.stdin.fileno(), ts=spec.trace.columns.ts, kinds=spec.trace.kinds, stop=stop)
-            prepared = prepare(spec, queries, arriving, phase=progress.phase)
+            arriving = None
+            if spec.trace.path is None:
+                arriving = JsonLines(sys.stdin.fileno(), ts=spec.trace.columns.ts, kinds=spec.trace.kinds, stop=stop)
+            prepared = prepare(spec, queries, arriving, phase=progress.phase, stop=stop)
             with _ray_for(prepared, progress, quiet=args.quiet):
                 signals.install()  # Ray has its own idea of what to do
                 run = LiveRun(prepared, stop)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
-from decopa.choices import COLUMN_KINDS
+from decopa.choices import COLUMN_KINDS, SOURCE_KINDS
 from decopa.query.names import duration_us
 
-#: What `--schema` can say that a column holds; `shuffler.source.json_lines.KINDS` has the types.
+
+def trace(text: str) -> Path | str:
+    """A path, or the address of a stream as it is: kafka://host:9092/topic."""
+    kind, separator, _ = text.partition("://")
+    return text if separator and kind in SOURCE_KINDS else Path(text)
 
 
 def count(text: str) -> int:

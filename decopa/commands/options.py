@@ -15,8 +15,9 @@ from decopa.choices import (
     OBJECTIVES,
     READINGS,
     STRATEGIES,
+    TIME_UNITS,
 )
-from decopa.commands.option_types import count, positive
+from decopa.commands.option_types import count, positive, trace
 from decopa.errors import DecoPaError
 
 #: What `add_subparsers` returns; argparse does not export its class.
@@ -46,14 +47,22 @@ def add_query_argument(parser: argparse.ArgumentParser) -> None:
 
 def add_trace_arguments(parser: argparse.ArgumentParser, *, required: bool, live: bool = False) -> None:
     about = "events: Parquet (or a directory of it), CSV or JSON lines, with the columns id, ts and type"
-    about += "; - reads JSON lines from standard input as a live stream" if live else ""
-    parser.add_argument("--trace", metavar="FILE", required=required, type=Path, help=about)
+    about += ", or a pattern such as 'data/*.csv'"
+    if live:
+        about += "; a live stream: - (JSON lines on standard input), kafka://HOST:PORT/TOPIC, "
+        about += "nats://HOST:PORT/STREAM, tcp://HOST:PORT"
+    parser.add_argument("--trace", metavar="FILE", required=required, type=trace if live else Path, help=about)
     for name, default, what in (
         ("--id", DEFAULT_ID, "event ids"),
         ("--ts", DEFAULT_TS, "times"),
         ("--type", DEFAULT_TYPE, "types"),
     ):
         parser.add_argument(name, metavar="COL", default=default, help=f"the column with {what} (default: %(default)s)")
+    parser.add_argument(
+        "--ts-unit",
+        choices=tuple(TIME_UNITS),
+        help="of times that are numbers (default: us, or what makes them dates of our time, with a note; fractions: s)",
+    )
     parser.add_argument("--assume-sorted", action="store_true", help="refuse unsorted events instead of sorting them")
     parser.add_argument("--nan-as-null", action="store_true", help="treat NaN as a missing value instead of an error")
 
@@ -102,8 +111,10 @@ def add_cost_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_output_arguments(parser: argparse.ArgumentParser, about: str, *, required: bool = False) -> None:
-    parser.add_argument("--out", metavar="FILE", type=Path, required=required, help=about)
+def add_output_arguments(
+    parser: argparse.ArgumentParser, about: str, *, required: bool = False, topics: bool = False
+) -> None:
+    parser.add_argument("--out", metavar="FILE", type=trace if topics else Path, required=required, help=about)
     parser.add_argument("--overwrite", action="store_true", help="replace the output file if it exists")
 
 

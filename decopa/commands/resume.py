@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import statistics as numbers
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from types import FrameType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from decopa.commands.option_types import count
 from decopa.commands.options import Subparsers, add_quiet_argument, described
+from decopa.commands.source_options import add_resume_source_arguments, positioned
 from decopa.commands.terminal import Progress, progress_line, tell
 
 if TYPE_CHECKING:
@@ -33,6 +38,7 @@ def register(commands: Subparsers) -> None:
     parser.add_argument("checkpoint", metavar="CHECKPOINT_DIR", type=Path, help="the folder that --checkpoint named")
     parser.add_argument("--units", metavar="N", type=count, help="continue on this many units (default: as before)")
     parser.add_argument("--address", metavar="ADDRESS", help="a running Ray cluster (default: as for `decopa run`)")
+    add_resume_source_arguments(parser)
     add_quiet_argument(parser)
     parser.set_defaults(action=resume_command)
 
@@ -44,9 +50,10 @@ def run_durably(
     from decopa.runs.checkpointed import run_checkpointed
 
     assert spec.checkpoints is not None
-    watch = _watch(progress, recorder, quiet=args.quiet)
     location = spec.checkpoints.location
-    finished = _interruptible(location, lambda: run_checkpointed(spec, queries, watch=watch, predictions=True))
+    with _stopping_at_signals() as stop:
+        watch = _watch(progress, recorder, stop, quiet=args.quiet)
+        finished = _interruptible(location, lambda: run_checkpointed(spec, queries, watch=watch, predictions=True))
     progress.clear()
     if not args.quiet:
         _summarize(finished.outcome)
@@ -57,13 +64,20 @@ def resume_command(args: argparse.Namespace) -> None:
     from decopa.runs.checkpointed import resume_checkpointed
 
     progress = progress_line(quiet=args.quiet)
-    watch = _watch(progress, None, quiet=args.quiet)
     location = str(args.checkpoint)
     try:
-        finished = _interruptible(
-            location,
-            lambda: resume_checkpointed(args.checkpoint, units=args.units, address=args.address, watch=watch),
-        )
+        with _stopping_at_signals() as stop:
+            watch = _watch(progress, None, stop, quiet=args.quiet)
+            finished = _interruptible(
+                location,
+                lambda: resume_checkpointed(
+                    args.checkpoint,
+                    units=args.units,
+                    address=args.address,
+                    watch=watch,
+                    source=lambda address: positioned(address, args),
+                ),
+            )
     finally:
         progress.clear()
     if args.quiet:
@@ -75,7 +89,7 @@ def resume_command(args: argparse.Namespace) -> None:
     tell("matches", f"{finished.outcome.published.matches:,} in {len(finished.outcome.published.parts):,} parts")
 
 
-def _watch(progress: Progress, recorder: Recorder | None, *, quiet: bool) -> Watch:
+def _watch(progress: Progress, recorder: Recorder | None, stop: threading.Event, *, quiet: bool) -> Watch:
     from decopa.runs.watch import Watch
 
     def show_recovery(recovery: Recovery) -> None:
@@ -84,7 +98,26 @@ def _watch(progress: Progress, recorder: Recorder | None, *, quiet: bool) -> Wat
         back = f"back at checkpoint {recovery.checkpoint} in {recovery.seconds:.1f} s{noticed}"
         tell("recovered", f"{recovery.lost} was lost; {back}")
 
-    return Watch(progress, progress.phase, recorder=recorder, recovered=None if quiet else show_recovery)
+    return Watch(progress, progress.phase, recorder=recorder, recovered=None if quiet else show_recovery, stop=stop)
+
+
+@contextmanager
+def _stopping_at_signals() -> Iterator[threading.Event]:
+    """Set by Ctrl-C and SIGTERM: the run ends with a checkpoint. A second signal does what it did before."""
+    stop = threading.Event()
+    before: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        stop.set()
+        signal.signal(number, before[number])
+
+    for number in before:
+        signal.signal(number, handle)
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _interruptible(location: str, run: Callable[[], _Outcome]) -> _Outcome:
@@ -97,7 +130,9 @@ def _interruptible(location: str, run: Callable[[], _Outcome]) -> _Outcome:
 
 
 def _summarize(outcome: CheckpointedRun) -> None:
-    if outcome.run is None:
+    if outcome.stopped:
+        tell("stopped", f"at checkpoint {outcome.published.number}; continue with `decopa resume`")
+    elif outcome.run is None:
         tell("note", "the run had ended already; nothing was left to do")
         tell("matches", f"{outcome.published.matches:,} in {len(outcome.published.parts):,} parts")
     if outcome.checkpoint_s:

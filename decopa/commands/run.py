@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from decopa.commands import run_options
-from decopa.commands.inputs import STANDARD_INPUT, read_queries
+from decopa.commands.inputs import read_queries
 from decopa.commands.options import (
     Subparsers,
     add_output_arguments,
@@ -19,6 +19,7 @@ from decopa.commands.options import (
     add_trace_arguments,
 )
 from decopa.commands.resume import run_durably
+from decopa.commands.source_options import add_source_arguments, is_live
 from decopa.commands.terminal import Progress, progress_line, tell, width
 
 if TYPE_CHECKING:
@@ -45,17 +46,21 @@ def register(commands: Subparsers) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_query_argument(parser)
-    add_trace_arguments(parser, required=True, live=True)
+    add_trace_arguments(parser, required=False, live=True)
     add_planning_arguments(
         parser, "processing units: that many actors on Ray (default: one unit, in this process); see --runtime"
     )
     add_output_arguments(
         parser,
-        "where matches go: .parquet, .csv (lists joined by ';') or .jsonl; of a live stream also a folder for parts",
+        "where matches go: .parquet, .csv (lists joined by ';') or .jsonl, or a new or empty folder, to which the "
+        "processes that find matches write Parquet files (of a live stream: parts); 'none' counts matches without "
+        "making them; with --checkpoint a folder, kafka://HOST:PORT/TOPIC or nats://HOST:PORT/SUBJECT",
+        topics=True,
     )
     add_quiet_argument(parser)
     run_options.add_runtime_arguments(parser)
     add_spark_argument(parser, "read, clean, sort and measure the trace on Spark, for traces of any size")
+    add_source_arguments(parser)
     run_options.add_stream_arguments(parser)
     run_options.add_bad_row_arguments(parser)
     run_options.add_checkpoint_arguments(parser)
@@ -69,7 +74,7 @@ def run_command(args: argparse.Namespace) -> int:
     if args.dry_run:
         _show_placement(args, spec, queries)
         return 0
-    if args.trace == STANDARD_INPUT and spec.checkpoints is None and not args.spark:
+    if is_live(args) and spec.checkpoints is None and not args.spark:
         from decopa.commands.live import run_live
 
         return run_live(args, spec, queries)
@@ -84,7 +89,7 @@ def run_command(args: argparse.Namespace) -> int:
             _write_report(args, spec, queries, result, recorder)
     finally:
         progress.clear()
-    if result is not None and spec.checkpoints is None and args.out is None and result.matches.num_rows:
+    if result is not None and spec.checkpoints is None and spec.output is None and result.matches.num_rows:
         from decopa.report.table import preview
 
         print(preview(result.matches, PREVIEW_ROWS), flush=True)
@@ -110,7 +115,8 @@ def _run(
 ) -> RunResult:
     from decopa.files import check_writable, write_matches
 
-    if args.out is not None:
+    writes_file = spec.output is not None and not spec.output.is_folder
+    if writes_file:
         check_writable(args.out, args.overwrite)
     # Imported this late because it loads the compiler: an error in the arguments is told at once.
     from decopa.runs.execute import run_spec
@@ -127,7 +133,7 @@ def _run(
 
     watch = Watch(progress, progress.phase, show_dashboard, recorder, warn=warn)
     result = run_spec(spec, queries, watch=watch, predictions=True)
-    if args.out is not None:
+    if writes_file:
         progress.phase("writing the matches")
         write_matches(result.matches, args.out, overwrite=args.overwrite)
     return result
@@ -195,9 +201,9 @@ def _summarize(args: argparse.Namespace, spec: RunSpec, queries: Sequence[Query]
     for line in figures(result, paced=_is_paced(spec), emulated=_emulated(spec), sustainable=sustainable):
         tell(*line)
     hidden = result.matches.num_rows - PREVIEW_ROWS
-    shown = f"; {PREVIEW_ROWS} shown, write all with --out FILE" if args.out is None and hidden > 0 else ""
+    shown = f"; {PREVIEW_ROWS} shown, write all with --out FILE" if spec.output is None and hidden > 0 else ""
     tell("matches", f"{matches_text(result)}{shown}")
-    if args.out is not None:
-        tell("output", str(args.out))
+    if spec.output is not None:
+        tell("output", spec.output.path)
     if args.report is not None:
         tell("report", str(args.report))

@@ -9,23 +9,27 @@ from typing import TYPE_CHECKING
 from decopa.choices import (
     BAD_ROW_POLICIES,
     DEFAULT_CHECKPOINT_S,
+    DEFAULT_MAX_FOLDER_BYTES,
     DEFAULT_MAX_GROUPS,
     DEFAULT_MAX_MATCHES,
     DEFAULT_MAX_SPILL_BYTES,
     DEFAULT_MAX_STATE_BYTES,
     LATE_POLICIES,
+    NO_OUTPUT,
+    ORDERS,
     PART_FORMATS,
     PLACEMENTS,
     RUNTIMES,
 )
 from decopa.commands.dry_run import add_dry_run_argument
-from decopa.commands.inputs import STANDARD_INPUT, check_emulation, planning, trace_options
-from decopa.commands.option_types import count, duration, kinds, pin, positive
+from decopa.commands.inputs import check_emulation, planning, trace_options
+from decopa.commands.option_types import count, duration, kinds, pin, positive, trace
+from decopa.commands.source_options import STANDARD_INPUT, check_source, is_live
 from decopa.errors import DecoPaError
 
 if TYPE_CHECKING:
     from actors.group import Limits
-    from decopa.runs.spec import RunSpec
+    from decopa.runs.spec import Output, RunSpec
 
 EXAMPLES = """examples:
   decopa run 'PATTERN SEQ(A a, B b) WHERE a.x < b.x WITHIN 10 s' --trace trace.parquet --units 4 --out matches.parquet
@@ -33,8 +37,12 @@ EXAMPLES = """examples:
   decopa run query.txt --trace trace.parquet --units 8 --address auto        on a running Ray cluster
   decopa run query.txt --trace trace.parquet --units 4 --speed 60            replay: a minute of the trace per second
   decopa run query.txt --trace trace.parquet --units 8 --emulate --iota 1e5 --kappa 1e6
+  decopa run query.txt --trace kafka://localhost:9092/events --checkpoint checkpoints/ --out matches/
+  decopa run query.txt --follow incoming/ --checkpoint checkpoints/ --out kafka://localhost:9092/matches
   tail -f events.jsonl | decopa run query.txt --trace - --allowed-lateness '2 s' --late drop
   decopa run query.txt --trace trace.parquet                                 in this process, without Ray
+  decopa run query.txt --trace trace.parquet --units 4 --out matches/        files, written where matches are found
+  decopa run query.txt --trace trace.parquet --out none                      how many matches there are
 """
 
 
@@ -44,7 +52,7 @@ def add_runtime_arguments(run: argparse.ArgumentParser) -> None:
         "--runtime",
         choices=RUNTIMES,
         help="ray: each processing unit is an actor, on this machine or a cluster; local: all in this process "
-        "(default: ray if --units, --address, --spark or --checkpoint is given, else local)",
+        "(default: ray if --units, --spark, --checkpoint or an option of Ray is given, else local)",
     )
     run.add_argument("--plan", metavar="FILE", type=Path, help="run this plan (see `decopa plan`) instead of a new one")
     run.add_argument(
@@ -81,6 +89,18 @@ def add_runtime_arguments(run: argparse.ArgumentParser) -> None:
     )
     run.add_argument(
         "--max-spill-mb", metavar="N", type=count, help="stop if a unit spills more than this (default: 65536)"
+    )
+    run.add_argument(
+        "--max-out-mb",
+        metavar="N",
+        type=count,
+        help=f"stop if one process writes more to the folder --out (default: {DEFAULT_MAX_FOLDER_BYTES // 2**20})",
+    )
+    run.add_argument(
+        "--order",
+        choices=ORDERS,
+        help="of matches: by end, start and ids (canonical), by end only, or as they are found "
+        f"(default: {ORDERS[0]}; of a folder, {ORDERS[1]} in each file)",
     )
     run.add_argument("--report", metavar="FILE", type=Path, help="write a page (.html) about the run")
     ray = run.add_argument_group("on Ray")
@@ -155,7 +175,7 @@ def add_bad_row_arguments(run: argparse.ArgumentParser) -> None:
 
 
 def add_stream_arguments(run: argparse.ArgumentParser) -> None:
-    live = run.add_argument_group("live streams (--trace -)")
+    live = run.add_argument_group("live streams")
     live.add_argument(
         "--allowed-lateness",
         metavar="TIME",
@@ -164,6 +184,12 @@ def add_stream_arguments(run: argparse.ArgumentParser) -> None:
     )
     live.add_argument(
         "--late", choices=LATE_POLICIES, help="what to do with events that come later still (default: fail)"
+    )
+    live.add_argument(
+        "--late-file",
+        metavar="FILE",
+        type=trace,
+        help="where --late divert writes them, as JSON lines; or kafka://HOST:PORT/TOPIC, nats://HOST:PORT/SUBJECT",
     )
     live.add_argument(
         "--part-rows", metavar="N", type=count, help="matches in a part, if --out is a folder (default: 100,000)"
@@ -178,7 +204,7 @@ def add_stream_arguments(run: argparse.ArgumentParser) -> None:
         "--schema",
         metavar="NAME=KIND,...",
         type=kinds,
-        help="what columns hold (int, float, string, bool, time), where the first lines do not show it",
+        help="what columns of JSON and CSV hold (int, float, string, bool, time), where the first lines do not show it",
     )
 
 
@@ -214,9 +240,19 @@ def check(args: argparse.Namespace) -> None:
     ):
         if given is not None and not needed:
             raise DecoPaError(message)
-    if args.checkpoint is not None and (args.out is None or args.out.suffix):
-        raise DecoPaError("a run with --checkpoint needs --out DIR, a folder for the parts of its result")
-    if args.trace != STANDARD_INPUT:
+    folder = args.out is not None and not (isinstance(args.out, Path) and args.out.suffix) and not _counts(args)
+    if args.checkpoint is not None and not folder:
+        raise DecoPaError("a run with --checkpoint needs --out DIR, a folder for the parts of its result, or a topic")
+    if args.checkpoint is None and isinstance(args.out, str):
+        raise DecoPaError(
+            f"matches go to {args.out} with checkpoints only, since they leave with them; add --checkpoint DIR"
+        )
+    check_source(args)
+    if args.spark and (args.ts_unit not in (None, "us") or is_live(args)):
+        raise DecoPaError("--spark reads stored traces whose times are timestamps or microseconds; leave out --spark")
+    if (args.late == "divert") != (args.late_file is not None):
+        raise DecoPaError("late events are written to a file with --late divert and --late-file FILE, both together")
+    if not is_live(args):
         for flag, value in (("--part-rows", args.part_rows), ("--part-every", args.part_every)):
             if value is not None:
                 raise DecoPaError(f"{flag} is about live streams; leave it out, or read one with --trace -")
@@ -231,17 +267,16 @@ def spec_of(args: argparse.Namespace) -> RunSpec:
     from dataclasses import replace
 
     from cluster.options import Checkpoints, Placement, RayOptions
-    from decopa.runs.spec import Output, RunSpec
+    from decopa.runs.spec import RunSpec
     from shuffler.source.dead_letters import BadRows
     from shuffler.source.lateness import Lateness
     from shuffler.source.pacing import Replay
 
     chosen = replace(planning(args), probe_s=args.probe or 0.0, force=args.force)
-    trace = replace(
+    reading = replace(
         trace_options(args),
-        lateness=Lateness(args.allowed_lateness or 0, args.late or LATE_POLICIES[0]),
+        lateness=Lateness(args.allowed_lateness or 0, args.late or LATE_POLICIES[0], args.late_file),
         bad_rows=BadRows(args.bad_rows, args.dead_letters),
-        kinds=args.schema or {},
         require_types=True,
         batch_size=args.batch_size,
     )
@@ -255,14 +290,29 @@ def spec_of(args: argparse.Namespace) -> RunSpec:
     )
     every_s = DEFAULT_CHECKPOINT_S if args.checkpoint_every is None else args.checkpoint_every / 1e6
     return RunSpec(
-        trace,
+        reading,
         chosen,
         _limits(args),
         ray,
         args.runtime,
-        None if args.out is None else Output(str(args.out), args.out_format or PART_FORMATS[0], args.overwrite),
+        _output(args),
         None if args.checkpoint is None else Checkpoints(str(args.checkpoint), every_s),
+        args.order,
+        _counts(args),
     )
+
+
+def _counts(args: argparse.Namespace) -> bool:
+    return args.out is not None and str(args.out).lower() == NO_OUTPUT
+
+
+def _output(args: argparse.Namespace) -> Output | None:
+    from decopa.runs.spec import Output
+
+    if args.out is None or _counts(args):
+        return None
+    most = DEFAULT_MAX_FOLDER_BYTES if args.max_out_mb is None else args.max_out_mb * 2**20
+    return Output(str(args.out), args.out_format or PART_FORMATS[0], args.overwrite, most)
 
 
 def _limits(args: argparse.Namespace) -> Limits:

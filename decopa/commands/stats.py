@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from decopa.commands.inputs import STANDARD_INPUT, read_queries, statistics_of, trace_options
+from decopa.commands.inputs import read_queries, statistics_of, trace_options
 from decopa.commands.options import (
     Subparsers,
     add_output_arguments,
@@ -16,6 +16,7 @@ from decopa.commands.options import (
     add_trace_arguments,
     described,
 )
+from decopa.commands.source_options import STANDARD_INPUT
 from decopa.commands.terminal import tell
 from decopa.errors import DecoPaError, QueryError
 

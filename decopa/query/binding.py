@@ -32,6 +32,7 @@ from decopa.query.predicate import (
 )
 from decopa.query.query import Query
 from decopa.query.schema import Column, Kind, Schema
+from decopa.query.summary import Aggregate
 from decopa.query.typing import check_predicate, column_of_expression
 
 EARTH_RADIUS_KM = 6371.0088
@@ -122,6 +123,8 @@ def bind(query: Query, schema: Schema) -> BoundQuery:
             filters.setdefault(alias, []).append(predicate)
     for attr in query.returns:
         binder.column_of(attr)
+    for aggregate in () if query.summary is None else query.summary.aggregates:
+        binder.check_aggregate(aggregate)
     stated = [condition.predicate for condition in conditions]
     for implied in implied_comparisons(stated, binder.comparable):
         named = aliases_of(implied.predicate)
@@ -155,6 +158,14 @@ class _Binder:
             where = {} if attr.at is None else {"line": attr.at.line, "column": attr.at.column}
             raise QueryError(f"unknown attribute '{attr.name}' in '{attr}'{near}", **where)
         return column
+
+    def check_aggregate(self, aggregate: Aggregate) -> None:
+        kind = None if aggregate.of is None else self.column_of(aggregate.of).kind
+        if kind is not None and not kind.is_number:
+            raise QueryError(
+                f"{aggregate}: '{aggregate.of}' holds {kind.value}s, but {aggregate.function} takes numbers; "
+                f"use count(*), grouped by it if need be"
+            )
 
     def comparable(self, one: Attr, other: Attr) -> bool:
         """Whether values of both attributes can stand in one chain of comparisons: one kind, one side of every NOT."""

@@ -32,6 +32,7 @@ from decopa.query.predicate import (
     conjuncts,
     renamed,
 )
+from decopa.query.summary import Summary
 
 #: Longest window, in microseconds (about 73,000 years): a timestamp (at most 2**62) plus a window fits into 64 bits.
 MAX_WINDOW_US = 2**61
@@ -43,7 +44,8 @@ MAX_POSITIONS = 32
 class Query:
     """A pattern, the conditions its events fulfil, and the window (microseconds) they fit into.
 
-    `where` holds conjuncts: all of them must hold. `returns` names attributes reported with each match.
+    `where` holds conjuncts: all of them must hold. `returns` names attributes reported with each match; with a
+    `summary` they are what its figures are computed from, and matches themselves are not reported.
     """
 
     pattern: Pattern
@@ -51,6 +53,7 @@ class Query:
     window_us: int
     name: str = "q"
     returns: tuple[Attr, ...] = ()
+    summary: Summary | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "where", tuple(part for predicate in self.where for part in conjuncts(predicate)))
@@ -72,6 +75,31 @@ class Query:
             _check_known(attr, self._position_of)
             if attr.alias in self.negated_aliases:
                 raise _error(attr, f"RETURN {attr}: '{attr.alias}' is negated, so a match has no such event")
+        if self.summary is not None:
+            self._check_summary(self.summary)
+
+    def _check_summary(self, summary: Summary) -> None:
+        if self.returns != summary.attributes:
+            raise QueryError(f"'{summary}' needs the attributes {', '.join(map(str, summary.attributes))} of a match")
+        for attr in summary.attributes:
+            if attr.alias in self.kleene_aliases:
+                raise _error(
+                    attr,
+                    f"'{attr}' in an aggregate or GROUP BY: KL alias '{attr.alias}' stands for several events of a "
+                    "match; name an alias that stands for one",
+                )
+        bound = [
+            frozenset(position.alias for position in structure(alternative).positions if not position.scope)
+            for alternative in alternatives(self.pattern)
+        ]
+        if len(set(bound)) < len(bound):
+            raise QueryError(
+                "two alternatives of OR bind the same aliases, so a match of both would be counted twice; "
+                "give their events different aliases, or leave out the aggregates"
+            )
+        for attr in summary.attributes:
+            if not all(attr.alias in aliases for aliases in bound):
+                raise _error(attr, f"'{attr}': some alternative of OR has no '{attr.alias}'; aggregate without it")
 
     @cached_property
     def _position_of(self) -> dict[str, Position]:
@@ -185,6 +213,17 @@ class Query:
         Positions, not types: a match binds events to aliases, so a type that appears twice may be cut between
         two sub-queries, which condition iii of Def. 1 forbids for matches that are mere sets of events.
         """
+        wanted = (frozenset(aliases), frozenset(stripped))
+        if wanted not in self._projections:
+            self._projections[wanted] = self._project(*wanted)
+        return self._projections[wanted]
+
+    @cached_property
+    def _projections(self) -> dict[tuple[frozenset[str], frozenset[str]], Query]:
+        """Projections made so far: plans ask for the same few again and again."""
+        return {}
+
+    def _project(self, aliases: frozenset[str], stripped: frozenset[str]) -> Query:
         unknown = sorted(set(aliases) - set(self.aliases))
         if unknown:
             raise QueryError(f"no alias '{unknown[0]}' in {self.pattern}{did_you_mean(unknown[0], self.aliases)}")
@@ -196,7 +235,7 @@ class Query:
         pairs = [alias for alias in stripped if alias in kept]
         where = tuple(predicate for predicate in where if not any(is_self_pair(predicate, alias) for alias in pairs))
         returns = tuple(attr for attr in self.returns if attr.alias in kept)
-        return replace(self, pattern=strip_kleene(pattern, stripped), where=where, returns=returns)
+        return replace(self, pattern=strip_kleene(pattern, stripped), where=where, returns=returns, summary=None)
 
     def __repr__(self) -> str:
         return f"Query({' '.join(str(self).split())!r})"
@@ -207,7 +246,9 @@ class Query:
         if self.where:
             lines.append("WHERE " + "\n  AND ".join(map(str, self.where)))
         lines.append(f"WITHIN {duration_text(self.window_us)}")
-        if self.returns:
+        if self.summary is not None:
+            lines.append(str(self.summary))
+        elif self.returns:
             lines.append("RETURN " + ", ".join(map(str, self.returns)))
         return "\n".join(lines)
 

@@ -226,7 +226,7 @@ def matches_text(result: RunResult) -> str:
     """`12 (far_apart 5, same_bike 7)`: how many, and of which query if there are several."""
     total = f"{result.match_count:,}"
     names = list(dict.fromkeys(part.query.name for part in result.plan.parts))
-    if len(names) < 2 or result.published is not None:
+    if len(names) < 2 or result.published is not None or result.counted is not None:
         return total
     found = {one["values"]: one["counts"] for one in result.matches.column("query").value_counts().to_pylist()}
     return f"{total} ({', '.join(f'{printable(name)} {found.get(name, 0):,}' for name in names)})"

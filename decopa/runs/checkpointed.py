@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
 
-from cluster.checkpoint.output import PublishedMatches
+from cluster.checkpoint.output import MatchOutput, PublishedMatches
 from cluster.checkpoint.recovery import CheckpointedRun, CheckpointedRuntime
 from cluster.checkpoint.store import CheckpointStore, Manifest
 from cluster.checkpoint.visibility import check_seen_by_all
 from cluster.feeding import rows_per_block
+from cluster.options import Checkpoints
 from cluster.placement import places_needed
 from cluster.ray_session import ray_session
 from decopa.errors import CheckpointError
@@ -24,9 +26,11 @@ from decopa.runs.flows import with_flows
 from decopa.runs.planning import spread_plan
 from decopa.runs.prepare import Prepared, prepare
 from decopa.runs.result import RunResult, result_table
-from decopa.runs.spec import RunSpec
+from decopa.runs.spec import Output, RunSpec
 from decopa.runs.spec_file import read_run, to_document
 from decopa.runs.watch import Watch
+from shuffler.source.live.address import SourceAddress, is_address, parse_address
+from shuffler.source.trace import open_trace
 
 
 @dataclass(frozen=True)
@@ -66,12 +70,13 @@ def run_checkpointed(
     if spec.checkpoints is None or spec.output is None:
         raise CheckpointError("a run with checkpoints needs a folder for them, and a folder for its matches")
     if spec.trace.path is None:
-        raise CheckpointError("a run with checkpoints reads a stored trace; name its file or folder")
+        raise CheckpointError("a run with checkpoints reads what can be read again; name a trace, a folder or a topic")
     spec = _with_absolute_paths(spec)
     assert spec.checkpoints is not None
     _check_place(spec.checkpoints.location, spec.ray.address)
     store = CheckpointStore(spec.checkpoints.location)
     saved = store.latest_manifest()
+    spec = _settled(spec) if saved is None else _as_before(spec, store)
     if saved is not None:
         plan = Plan.from_json(saved.plan)
         if [branch for query in queries for branch in query.branches] != [part.query for part in plan.parts]:
@@ -90,8 +95,12 @@ def resume_checkpointed(
     units: int | None = None,
     address: str | None = None,
     watch: Watch | None = None,
+    source: Callable[[SourceAddress], SourceAddress] | None = None,
 ) -> FinishedRun:
-    """Continues the run whose checkpoints are in `location`; `units` deals its state out among another number."""
+    """Continues the run whose checkpoints are in `location`; `units` deals its state out among another number.
+
+    `source` changes how a stream is read from now on: other servers, an end, gaps that may be skipped.
+    """
     watch = watch or Watch()
     store = CheckpointStore(location)
     spec, queries = read_run(store)
@@ -101,8 +110,12 @@ def resume_checkpointed(
     plan = spec.planning.plan if saved is None else Plan.from_json(saved.plan)
     if plan is not None and units is not None:
         plan = spread_plan(plan, units)
+    trace = spec.trace
+    if source is not None and is_address(trace.path):
+        trace = replace(trace, path=str(source(parse_address(str(trace.path)))))
     spec = replace(
         spec,
+        trace=trace,
         planning=replace(spec.planning, plan=plan),
         ray=replace(spec.ray, address=address),
         checkpoints=replace(spec.checkpoints, location=store.location),
@@ -121,14 +134,48 @@ def _check_place(location: str, address: str | None) -> None:
 def _with_absolute_paths(spec: RunSpec) -> RunSpec:
     """`resume` may be called from another folder."""
     assert spec.trace.path is not None and spec.output is not None
-    bad_rows = spec.trace.bad_rows
+    trace, bad_rows, lateness = spec.trace, spec.trace.bad_rows, spec.trace.lateness
     if bad_rows.file is not None:
         bad_rows = replace(bad_rows, file=bad_rows.file.resolve())
+    if lateness.file is not None:
+        lateness = replace(lateness, file=_resolved(lateness.file))
+    path = _resolved(spec.trace.path)
     return replace(
         spec,
-        trace=replace(spec.trace, path=str(Path(spec.trace.path).resolve()), bad_rows=bad_rows),
-        output=replace(spec.output, path=str(Path(spec.output.path).resolve())),
+        trace=replace(trace, path=path, bad_rows=bad_rows, lateness=lateness),
+        output=replace(spec.output, path=_resolved(spec.output.path)),
     )
+
+
+def _resolved(place: str | Path) -> str:
+    """A path that means the same in any folder, or an address as it is."""
+    return str(place) if is_address(place) else str(Path(place).resolve())
+
+
+def _settled(spec: RunSpec) -> RunSpec:
+    """The spec with what the first events of a stream show of its columns: a restart takes them for the same."""
+    trace = spec.trace
+    if not is_address(trace.path):
+        return spec
+    address = parse_address(str(trace.path))
+    if address.kind == "tcp":
+        raise CheckpointError(f"{address.name} cannot be read again, so a run on it cannot have checkpoints")
+    source = open_trace(address, columns=trace.columns)
+    path = str(replace(address, columns=source.kinds))
+    return replace(spec, trace=replace(trace, path=path, columns=source.format.columns))
+
+
+def _as_before(spec: RunSpec, store: CheckpointStore) -> RunSpec:
+    """The spec with what the run took the columns of its stream for when it began."""
+    trace, before = spec.trace, read_run(store)[0].trace
+    if not is_address(trace.path):
+        return spec
+    address = parse_address(str(trace.path))
+    if not is_address(before.path):
+        raise CheckpointError(f"the checkpoint belongs to {before.path}, not to {address.name}; name another folder")
+    kinds = address.columns or parse_address(str(before.path)).columns
+    columns = replace(trace.columns, unit=trace.columns.unit or before.columns.unit)
+    return replace(spec, trace=replace(trace, path=str(replace(address, columns=kinds)), columns=columns))
 
 
 def _reading(spec: RunSpec, saved: Manifest | None) -> RunSpec:
@@ -145,11 +192,12 @@ def _run(prepared: Prepared, watch: Watch) -> CheckpointedRun:
         prepared.plan,
         prepared.events.blocks(rows_per_block(spec.ray.replay)),
         merge=lambda tables: result_table(queries, tables),
-        output=PublishedMatches(Path(spec.output.path), spec.output.format),
+        output=_output_of(spec.output, spec.checkpoints),
         checkpoints=spec.checkpoints,
         limits=spec.limits,
         options=with_flows(prepared),
         recovered=watch.recovered,
+        stop=watch.stop,
     )
     watch.phase("connecting to Ray" if spec.ray.address else "starting Ray")
     with ray_session(address=spec.ray.address, cpus=places_needed(runtime.topology)) as dashboard:
@@ -157,3 +205,16 @@ def _run(prepared: Prepared, watch: Watch) -> CheckpointedRun:
             watch.dashboard(dashboard)
         watch.phase("starting the units")
         return runtime.run(watch.progress, watch.recorder)
+
+
+def _output_of(output: Output, checkpoints: Checkpoints) -> MatchOutput:
+    """The folder, topic or subject that matches are published to."""
+    if not is_address(output.path):
+        return PublishedMatches(Path(output.path), output.format)
+    from cluster.checkpoint.topics import topic_output
+
+    if "://" in checkpoints.location:
+        raise CheckpointError("matches go to a topic from checkpoints in a folder only; name a folder of this machine")
+    folder = Path(checkpoints.location).resolve()
+    run = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
+    return topic_output(parse_address(output.path), folder / "outbox", run)

@@ -11,6 +11,7 @@ from typing import Any
 
 from decopa.errors import DecoPaError
 from decopa.query.query import Query
+from decopa.runs.delivery import delivered
 from decopa.runs.guard import Guard
 from decopa.runs.opening import spark_frame
 from decopa.runs.planning import per_part
@@ -52,10 +53,12 @@ def execute(prepared: Prepared, watch: Watch | None = None, *, interleaving: ran
         # Imported here because Ray takes a second, and a local run should not wait for it.
         from decopa.runs.ray import run_on_ray
 
-        return completed(run_on_ray(prepared, watch, guard), prepared, guard.warnings)
+        found = delivered(prepared, lambda outlet: run_on_ray(prepared, watch, guard, outlet))
+        return completed(found, prepared, guard.warnings)
     from decopa.runs.local import run_here
 
-    return completed(run_here(prepared, watch, guard, interleaving), prepared, guard.warnings)
+    found = delivered(prepared, lambda outlet: run_here(prepared, watch, guard, outlet, interleaving))
+    return completed(found, prepared, guard.warnings)
 
 
 def completed(result: RunResult, prepared: Prepared, warned: Sequence[str] = ()) -> RunResult:

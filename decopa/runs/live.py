@@ -28,6 +28,7 @@ from decopa.runs.result import result_table
 from decopa.runs.spec import RunSpec
 from shuffler.rows.layout import layout_of
 from shuffler.source.json_lines import JsonLines
+from shuffler.source.live.address import SourceAddress, is_address
 from shuffler.source.stopping import Stop
 
 if TYPE_CHECKING:
@@ -179,10 +180,10 @@ class LiveRun:
 
 
 def live_run(spec: RunSpec, queries: Sequence[Query], events: Any) -> LiveRun:
-    """A live run on an iterable of record batches, or on an open file or pipe of JSON lines."""
-    stop = None
+    """A live run on an iterable of record batches, on the address of a stream, or on a pipe of JSON lines."""
+    addressed = hasattr(events, "fileno") or is_address(events) or isinstance(events, SourceAddress)
+    stop = Stop() if addressed else None
     if hasattr(events, "fileno"):
-        stop = Stop()
         name, ts = "the stream", spec.trace.columns.ts
         events = JsonLines(events.fileno(), ts=ts, kinds=spec.trace.kinds, name=name, stop=stop)
-    return LiveRun(prepare(spec, queries, events), stop)
+    return LiveRun(prepare(spec, queries, events, stop=stop), stop)

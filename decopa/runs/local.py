@@ -5,15 +5,19 @@ from __future__ import annotations
 import random
 import time
 
+from actors.outlet import OutletSpec
 from cluster.local import LocalRuntime
 from decopa.choices import DEFAULT_BATCH_SIZE
+from decopa.runs.delivery import NO_MATCHES, Found
 from decopa.runs.guard import Guard
 from decopa.runs.prepare import Prepared
-from decopa.runs.result import RunResult, result_table
+from decopa.runs.result import RunResult
 from decopa.runs.watch import Watch
 
 
-def run_here(prepared: Prepared, watch: Watch, guard: Guard, interleaving: random.Random | None = None) -> RunResult:
+def run_here(
+    prepared: Prepared, watch: Watch, guard: Guard, outlet: OutletSpec, interleaving: random.Random | None = None
+) -> Found:
     """Runs to the end of the events. `interleaving` draws the order between senders at random, which changes nothing
     in the matches."""
     watch.phase("running")
@@ -24,8 +28,10 @@ def run_here(prepared: Prepared, watch: Watch, guard: Guard, interleaving: rando
         batch_size=prepared.spec.trace.batch_size or DEFAULT_BATCH_SIZE,
         limits=prepared.spec.limits,
         interleaving=interleaving,
+        outlet=outlet,
         watch=guard,
     )
     local.run(watch.progress if watch.recorder is None else watch.recorder.watching(watch.progress))
-    matches = result_table(prepared.queries, [sink.table() for sink in local.sinks])
-    return RunResult(matches, local.events, time.perf_counter() - started, local.reports(), prepared.plan)
+    outcomes = local.outcomes
+    seconds = time.perf_counter() - started
+    return Found(RunResult(NO_MATCHES, local.events, seconds, local.reports(), prepared.plan), outcomes)

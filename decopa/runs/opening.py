@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 from decopa.errors import TraceError
 from decopa.query.query import Query
 from decopa.runs.spec import RunSpec, TraceOptions
+from shuffler.source.stopping import Stop
 from shuffler.source.trace import TraceSource, open_trace
 
 if TYPE_CHECKING:
     from cluster.feeding import BlockSource
     from cluster.spark.traces import LoadedTrace
 
-#: CPUs that Spark's executors take on a Ray that is started for the run.
-SPARK_CPUS = 2
+#: CPUs that the executors of Spark take at most on a Ray that is started for the run.
+SPARK_CPUS = 4
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,9 @@ class OpenedEvents:
         return SparkBlocks(self.loaded.blocks, self.source.format, self.source.name)
 
 
-def open_events(trace: TraceOptions, events: Any = None, queries: Sequence[Query] = ()) -> OpenedEvents:
+def open_events(
+    trace: TraceOptions, events: Any = None, queries: Sequence[Query] = (), *, stop: Stop | None = None
+) -> OpenedEvents:
     """Opens the events given, or the trace that the options name; of a data frame only what the queries read."""
     if isinstance(events, TraceSource):
         return OpenedEvents(events)
@@ -62,6 +65,8 @@ def open_events(trace: TraceOptions, events: Any = None, queries: Sequence[Query
             nan_as_null=trace.nan_as_null,
             lateness=trace.lateness,
             bad_rows=trace.bad_rows,
+            kinds=trace.kinds,
+            stop=stop,
         )
     )
 

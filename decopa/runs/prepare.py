@@ -15,13 +15,15 @@ from decopa.query.binding import bind, missing_types
 from decopa.query.constant import constant_notices
 from decopa.query.predicate import attributes
 from decopa.query.query import Query
+from decopa.runs.folder import check_folder
 from decopa.runs.guard import Guard
 from decopa.runs.measure import measure_each
 from decopa.runs.opening import OpenedEvents, is_spark_frame, open_events
 from decopa.runs.planning import LEFT_DEEP, PlanChoice, check_measurable, choose_plan, needs_statistics, per_part
 from decopa.runs.spec import Planning, RunSpec
-from decopa.runs.support import Way, check_supported, way_of
+from decopa.runs.support import Way, asks_for_ray, check_supported, way_of
 from shuffler.routing.topology import Topology
+from shuffler.source.stopping import Stop
 from shuffler.source.trace import TraceSource
 
 #: What the process of a unit takes on a Ray that is started here, before it holds any event.
@@ -62,18 +64,21 @@ def prepare(
     *,
     predictions: bool = False,
     phase: Phase = lambda doing: None,
+    stop: Stop | None = None,
 ) -> Prepared:
     """Opens the events given, or the trace that the spec names, checks the queries against them, and chooses a plan.
 
-    With `predictions` the trace is measured even where the plan does not need it.
+    With `predictions` the trace is measured even where the plan does not need it. A live source ends once `stop`
+    is set.
     """
     queries = tuple(queries)
     spec = with_defaults(spec, events)
     phase("opening the trace")
-    opened = open_events(spec.trace, events, queries)
-    way = way_of(spec, live=opened.live, spark=opened.loaded is not None)
+    opened = open_events(spec.trace, events, queries, stop=stop)
+    way = way_of(spec, live=opened.live, spark=opened.loaded is not None, replayable=opened.source.replayable)
     check_supported(spec, way)
     check_alternatives(queries, way)
+    check_delivery(spec, queries, way)
     absent = _absent_types(queries, opened.source, required=spec.trace.require_types)
     _check_conditions(queries, opened)
     statistics, notices, doubts = _statistics(spec.planning, queries, opened, predictions, phase)
@@ -113,14 +118,7 @@ def _probed(spec: RunSpec, chosen: PlanChoice, opened: OpenedEvents, phase: Phas
 def with_defaults(spec: RunSpec, events: Any = None) -> RunSpec:
     """The spec with a runtime and, on Ray, the batch size that was asked for."""
     ray = spec.ray
-    wants_ray = (
-        spec.planning.units is not None
-        or spec.checkpoints is not None
-        or spec.trace.spark
-        or ray.address is not None
-        or is_spark_frame(events)
-    )
-    runtime = spec.runtime or ("ray" if wants_ray else "local")
+    runtime = spec.runtime or ("ray" if asks_for_ray(spec) or is_spark_frame(events) else "local")
     if runtime == "ray" and spec.trace.batch_size is not None:
         ray = replace(ray, batch_size=spec.trace.batch_size)
     return replace(spec, runtime=runtime, ray=ray)
@@ -132,7 +130,7 @@ def check_alternatives(queries: Sequence[Query], way: Way) -> None:
     Two alternatives may find the same match. If a NOT holds one of them back, it may come after a part that has
     published the other, and would be published twice.
     """
-    if way is not Way.CHECKPOINTS:
+    if way not in (Way.CHECKPOINTS, Way.LIVE_CHECKPOINTS):
         return
     for query in queries:
         held = [bool(branch.negations) for branch in query.branches]
@@ -141,6 +139,19 @@ def check_alternatives(queries: Sequence[Query], way: Way) -> None:
                 f"query {query.name}: OR together with NOT cannot run with checkpoints; write one query for each "
                 "alternative"
             )
+
+
+def check_delivery(spec: RunSpec, queries: Sequence[Query], way: Way) -> None:
+    """Refuses aggregates and folders where matches cannot be delivered like that."""
+    in_parts = way not in (Way.LOCAL, Way.RAY, Way.SPARK)
+    figures = next((query.name for query in queries if query.summary is not None), None)
+    if in_parts and figures is not None:
+        raise QueryError(
+            f"the aggregates of query {figures} are known at the end of a run, but this one publishes matches as it "
+            "goes on; leave them out, or run without --checkpoint, on a stored trace"
+        )
+    if spec.output is not None and spec.output.is_folder and not in_parts:
+        check_folder(spec, queries)
 
 
 def _absent_types(queries: Sequence[Query], source: TraceSource, *, required: bool) -> tuple[str, ...]:

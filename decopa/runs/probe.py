@@ -67,7 +67,7 @@ def probe(plan: Plan, source: TraceSource, limits: Limits, seconds: float) -> Pr
 def _run(plan: Plan, source: Any, limits: Limits, batch_size: int) -> int:
     """Events that the plan came to."""
     guard = Guard(plan, limits, [None] * len(plan.parts))
-    runtime = LocalRuntime(plan, source, batch_size=batch_size, limits=limits, ordered=False, watch=guard)
+    runtime = LocalRuntime(plan, source, batch_size=batch_size, limits=limits, watch=guard)
     with suppress(LimitError):  # cut off: what it did so far is what it shows
         runtime.run()
     return runtime.events

@@ -10,14 +10,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from actors.latency import LatencySummary
+from actors.outlet import OutletSpec
 from actors.reports import OperatorReport
 from actors.sink import bound_aliases
+from actors.summary import Groups, merged, summary_table
 from costmodel.statistics import Statistics
 from decopa.errors import DecoPaError, DecoPaWarning
 from decopa.planning.plan import Plan
 from decopa.query.names import RESULT_COLUMNS
 from decopa.query.query import Query
+from decopa.runs.folder import MatchFolder
 from decopa.runs.why.parts import Why
+from shuffler.rows.events import EventFormat
 
 MatchKey = tuple[object, ...]
 
@@ -30,7 +34,8 @@ class RunResult:
     planning and starting. `statistics` has one entry for each query, None where there are none. Latency is measured on
     Ray only. `span_us` is the time from the first to the last event. `bad_rows` were left out (see `BadRows`).
     `warnings` are the notices that a user should act on. `published` counts the matches of a run with checkpoints,
-    which are in the parts of its folder and not in the table.
+    which are in the parts of its folder and not in the table, as are those of a run that wrote a `folder`. `counted` is
+    their number if only that, or figures, were asked for.
     """
 
     matches: pa.Table
@@ -48,6 +53,8 @@ class RunResult:
     bad_rows: int = 0
     start_s: float = 0.0
     published: int | None = None
+    folder: MatchFolder | None = None
+    counted: int | None = None
     explain: Callable[[], tuple[Why, ...]] | None = field(default=None, repr=False, compare=False)
 
     def why(self) -> tuple[Why, ...]:
@@ -64,7 +71,11 @@ class RunResult:
 
     @property
     def match_count(self) -> int:
-        """All matches, whether they are in the table or were published in parts."""
+        """All matches, whether they are in the table, were counted or are in the files of a folder."""
+        if self.counted is not None:
+            return self.counted
+        if self.folder is not None:
+            return self.folder.rows
         return self.matches.num_rows if self.published is None else self.published
 
     @property
@@ -78,13 +89,30 @@ class RunResult:
             warnings.warn(line, DecoPaWarning, stacklevel=stacklevel)
 
 
-def result_table(queries: Sequence[Query], matches: Sequence[pa.Table]) -> pa.Table:
+def result_table(
+    queries: Sequence[Query],
+    found: Sequence[pa.Table | Groups],
+    form: EventFormat | None = None,
+    *,
+    count: bool = False,
+) -> pa.Table:
     """The matches of every query, in the workload's order; alternatives of OR are united without duplicates.
 
-    `matches` has a table for each branch of each query.
+    `found` has a table for each branch of each query, or its figures where the query has aggregates or all are
+    counted; `form` says what these look like.
     """
-    remaining = iter(matches)
-    return combined([united(query, [next(remaining) for _ in query.branches]) for query in queries])
+    remaining = iter(found)
+    tables = []
+    for query in queries:
+        parts = [next(remaining) for _ in query.branches]
+        summary = OutletSpec(count=count).summary(query)
+        if summary is None:
+            tables.append(united(query, [part for part in parts if isinstance(part, pa.Table)]))
+        else:
+            assert form is not None
+            groups = merged(part for part in parts if isinstance(part, dict))
+            tables.append(summary_table(query.name, form, summary, groups))
+    return combined(tables)
 
 
 def combined(tables: Sequence[pa.Table]) -> pa.Table:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePath
 
 from actors.group import Limits
 from cluster.options import Checkpoints, RayOptions
@@ -16,6 +17,8 @@ from costmodel.statistics import Statistics
 from decopa.choices import (
     DEFAULT_COMPARED_PER_S,
     DEFAULT_INGESTED_PER_S,
+    DEFAULT_MAX_FOLDER_BYTES,
+    ORDERS,
     PART_FORMATS,
     RUNTIMES,
     STRATEGIES,
@@ -95,20 +98,35 @@ class Planning:
 
 @dataclass(frozen=True)
 class Output:
-    """Where matches go: a file whose suffix names its format, or, with checkpoints, a folder of parts."""
+    """Where matches go: a file whose suffix names its format, or a folder of parts.
+
+    Without checkpoints the parts are Parquet, written by the units, `max_bytes` by each of them at most.
+    """
 
     path: str
     format: str = PART_FORMATS[0]
     overwrite: bool = False
+    max_bytes: int = DEFAULT_MAX_FOLDER_BYTES
 
     def __post_init__(self) -> None:
         if self.format not in PART_FORMATS:
             raise DecoPaError(f"unknown format '{self.format}'{did_you_mean(self.format, PART_FORMATS)}")
+        if self.max_bytes < 1:
+            raise DecoPaError(f"a folder takes a byte at least, got {self.max_bytes}")
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether the path names a folder: it has no suffix, as every file of matches has."""
+        return not PurePath(self.path).suffix
 
 
 @dataclass(frozen=True)
 class RunSpec:
-    """One run. `runtime` None means Ray if units, a cluster, Spark or checkpoints are asked for, else this process."""
+    """One run. `runtime` None means Ray if units, a cluster, Spark or checkpoints are asked for, else this process.
+
+    `order` is that of the matches, one of `ORDERS`; None means canonical for a table or file. With `count` the result
+    is the number of matches, which are not made.
+    """
 
     trace: TraceOptions = field(default_factory=TraceOptions)
     planning: Planning = field(default_factory=Planning)
@@ -117,7 +135,11 @@ class RunSpec:
     runtime: str | None = None
     output: Output | None = None
     checkpoints: Checkpoints | None = None
+    order: str | None = None
+    count: bool = False
 
     def __post_init__(self) -> None:
+        if self.order is not None and self.order not in ORDERS:
+            raise DecoPaError(f"unknown order '{self.order}'{did_you_mean(self.order, ORDERS)}")
         if self.runtime is not None and self.runtime not in RUNTIMES:
             raise DecoPaError(f"unknown runtime '{self.runtime}'; known: {', '.join(RUNTIMES)}")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from cluster.options import Placement, RayOptions
+from decopa.choices import DEFAULT_MAX_FOLDER_BYTES
 from decopa.errors import DecoPaError
 from decopa.runs.spec import RunSpec
 
@@ -24,10 +25,13 @@ class Way(Enum):
     SPARK = "Spark"
     LIVE_LOCAL = "live, local"
     LIVE_RAY = "live, Ray"
+    LIVE_CHECKPOINTS = "live, Ray with checkpoints"
     STREAM = "decopa.stream"
 
 
-_LIVE = (Way.LIVE_LOCAL, Way.LIVE_RAY)
+_LIVE = (Way.LIVE_LOCAL, Way.LIVE_RAY, Way.LIVE_CHECKPOINTS)
+_CHECKPOINTS = (Way.CHECKPOINTS, Way.LIVE_CHECKPOINTS)
+_IN_PARTS = (Way.CHECKPOINTS, Way.STREAM, *_LIVE)
 _STORED = (Way.LOCAL, Way.RAY, Way.CHECKPOINTS, Way.SPARK)
 _IN_PROCESS = (Way.LOCAL, Way.LIVE_LOCAL)
 _NO_RAY = "is about Ray; leave it out, or use --runtime ray"
@@ -80,7 +84,7 @@ OPTIONS: tuple[Option, ...] = (
         "--schema",
         "TraceOptions.kinds",
         lambda spec: bool(spec.trace.kinds),
-        _on(_STORED, _NOT_LIVE) | _on((Way.STREAM,), "is about JSON lines; a streaming frame has a schema"),
+        _on((Way.SPARK, Way.STREAM), "is about CSV and JSON lines that decopa reads; a data frame has a schema"),
     ),
     Option(
         "--bad-rows divert",
@@ -117,45 +121,64 @@ OPTIONS: tuple[Option, ...] = (
         "--speed",
         "Replay.speed",
         lambda spec: spec.ray.replay.speed is not None,
-        _on(_IN_PROCESS, _NO_RAY) | _on((Way.LIVE_RAY, Way.STREAM), _OWN_PACE),
+        _on(_IN_PROCESS, _NO_RAY) | _on((Way.LIVE_RAY, Way.LIVE_CHECKPOINTS, Way.STREAM), _OWN_PACE),
     ),
     Option(
         "--rate",
         "Replay.rate",
         lambda spec: spec.ray.replay.rate is not None,
-        _on(_IN_PROCESS, _NO_RAY) | _on((Way.LIVE_RAY, Way.STREAM), _OWN_PACE),
+        _on(_IN_PROCESS, _NO_RAY) | _on((Way.LIVE_RAY, Way.LIVE_CHECKPOINTS, Way.STREAM), _OWN_PACE),
     ),
     Option("--emulate", "RayOptions.emulate", lambda spec: bool(spec.ray.emulate), _on(_IN_PROCESS, _NO_RAY)),
     Option(
         "--spill",
         "Limits.spill",
         lambda spec: spec.limits.spill is not None,
-        _on((Way.CHECKPOINTS,), "and --checkpoint exclude each other: a checkpoint copies rows from memory"),
+        _on(_CHECKPOINTS, "and --checkpoint exclude each other: a checkpoint copies rows from memory"),
     ),
     Option(
         "--overwrite",
         "Output.overwrite",
         lambda spec: spec.output is not None and spec.output.overwrite,
-        _on((Way.CHECKPOINTS,), "replaces a file; a run with checkpoints continues in its folder: leave it out"),
+        _on(_CHECKPOINTS, "replaces a file; a run with checkpoints continues in its folder: leave it out"),
+    ),
+    Option(
+        "--out none",
+        "count",
+        lambda spec: spec.count,
+        _on(_IN_PARTS, "counts matches at the end, but this run publishes them as it goes on; name a folder"),
+    ),
+    Option(
+        "--order",
+        "order",
+        lambda spec: spec.order is not None,
+        _on(_IN_PARTS, "is that of a whole result; parts are in canonical order each: leave it out"),
+    ),
+    Option(
+        "--max-out-mb",
+        "Output.max_bytes",
+        lambda spec: spec.output is not None and spec.output.max_bytes != DEFAULT_MAX_FOLDER_BYTES,
+        _on(_IN_PARTS, "limits folders that are published at the end; leave it out"),
     ),
 )
 
 
-def way_of(spec: RunSpec, *, live: bool, spark: bool) -> Way:
-    """The way that a spec with a runtime runs; refuses checkpoints where there can be none."""
+def way_of(spec: RunSpec, *, live: bool, spark: bool, replayable: bool = True) -> Way:
+    """The way that a spec with a runtime runs; refuses checkpoints where there can be none: on a stream that is not
+    `replayable`."""
     on_ray = spec.runtime == "ray"
     if spec.checkpoints is not None:
         for impossible, reason in (
             (not on_ray, "checkpoints are kept by Ray's actors; use --runtime ray, or leave out --checkpoint"),
             (spark, "checkpoints read the trace again from a place in it, which Spark cannot; leave out --spark"),
             (
-                live,
-                "a live stream cannot be read again, so it has no checkpoints; use decopa.stream, or a stored trace",
+                live and not replayable,
+                "this stream cannot be read again, so it has no checkpoints; use a topic, a folder or a stored trace",
             ),
         ):
             if impossible:
                 raise DecoPaError(reason)
-        return Way.CHECKPOINTS
+        return Way.LIVE_CHECKPOINTS if live else Way.CHECKPOINTS
     if spark:
         if not on_ray:
             raise DecoPaError("--spark runs on Ray; leave it out, or use --runtime ray")
@@ -165,6 +188,12 @@ def way_of(spec: RunSpec, *, live: bool, spark: bool) -> Way:
     if live:
         return Way.LIVE_RAY if on_ray else Way.LIVE_LOCAL
     return Way.RAY if on_ray else Way.LOCAL
+
+
+def asks_for_ray(spec: RunSpec) -> bool:
+    """Whether somebody who asks for this expects Ray: units, a cluster, or an option that only Ray has."""
+    wanted = spec.planning.units is not None or spec.checkpoints is not None or spec.trace.spark
+    return wanted or any(option.refused.get(Way.LOCAL) == _NO_RAY and option.asked(spec) for option in OPTIONS)
 
 
 def check_supported(spec: RunSpec, way: Way) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -30,4 +31,6 @@ class Watch:
     dashboard: Callable[[str], None] = _ignore
     recorder: Recorder | None = None
     recovered: Callable[[Recovery], None] | None = None
+    #: A run with checkpoints ends with one once this is set.
+    stop: threading.Event | None = None
     warn: Callable[[str], None] = _ignore

@@ -10,6 +10,7 @@ are loaded before the clock starts, so DuckDB pays no conversion from Arrow.
 
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import duckdb
 
@@ -56,6 +57,20 @@ class DuckDBPeer:
         counted = self._connection.execute("SELECT count(*) FROM matches").fetchone()
         assert counted is not None
         return DuckDBResult(int(counted[0]), seconds)
+
+    def rows(self, sql: str) -> int:
+        """Every match as a row of an Arrow table in memory."""
+        table = self._connection.sql(sql).to_arrow_table()
+        return int(table.num_rows)
+
+    def copied(self, sql: str, path: Path) -> int:
+        """Every match as a row of a Parquet file, in DuckDB's default form."""
+        ((count,),) = self._connection.execute(f"COPY ({sql}) TO '{path}' (FORMAT parquet)").fetchall()
+        return int(count)
+
+    def counted(self, sql: str) -> int:
+        ((count,),) = self._connection.execute(f"SELECT count(*) FROM ({sql})").fetchall()
+        return int(count)
 
     def match_rows(self) -> list[tuple[object, ...]]:
         """Matches of the last run as sorted tuples of ids, a sorted tuple of ids for the Kleene alias."""

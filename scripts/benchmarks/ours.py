@@ -8,7 +8,9 @@ import pyarrow as pa
 
 import decopa
 from actors.group import Limits
+from actors.outlet import OutletSpec
 from cluster.local import LocalRuntime
+from decopa.choices import Order
 from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan
 from scripts.benchmarks.workload import Workload
@@ -35,12 +37,11 @@ def run_ours(workload: Workload, *, with_table: bool = True) -> OursResult:
     """Runs the query on the events in one process, rare types joined first as the bare loop does."""
     plan = plan_for(workload)
     began = time.perf_counter()
-    runtime = LocalRuntime(plan, open_trace(workload.events), limits=UNLIMITED, ordered=False)
+    runtime = LocalRuntime(plan, open_trace(workload.events), limits=UNLIMITED, outlet=OutletSpec(Order.ANY))
     runtime.run()
     seconds = time.perf_counter() - began
-    (sink,) = runtime.sinks
-    matches, comparisons = sink.rows, sum(report.comparisons for report in runtime.reports())
-    del runtime, sink
+    matches, comparisons = runtime.matches, sum(report.comparisons for report in runtime.reports())
+    del runtime
     began = time.perf_counter()
     if with_table:
         decopa.run(workload.query_text, workload.events, limits=UNLIMITED, planning=decopa.Planning(plan=plan))

@@ -68,7 +68,7 @@ def _redrawn(
 SWEEPS = (
     Sweep("5a", "event node ratio", (0.2, 0.4, 0.6, 0.8, 1.0), with_ratio,
           "about 1 % at 0.2; at 1.0 about 10 % (aMuSE*), lower (aMuSE); oOP hardly below 100 %"),
-    Sweep("5c", "nodes", (10, 20, 40, 80), with_nodes, "rises with the network"),
+    Sweep("5c", "nodes", (10, 20, 40), with_nodes, "rises with the network"),
     Sweep("6a", "event skew", (1.1, 1.3, 1.5, 2.0), with_skew, "at 1.1 up to 1000 times lower than oOP"),
     Sweep("7a", "least selectivity", (1e-2, 1e-4, 1e-6), with_least_selectivity, "down to 0.1 %"),
     Sweep("7c", "queries", (1, 2, 3, 4, 5), with_queries, "almost no effect"),

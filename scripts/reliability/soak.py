@@ -1,5 +1,8 @@
 """A long run at a set rate with checkpoints: the memory of every process and the latency of matches, over time.
 
+The events come from a stored trace, or with --source from a Kafka topic, a NATS stream or a folder that they are sent
+to while it runs; then driver and broker are killed, too, and the run is stopped in order and started again.
+
 Writes memory.csv, latency.csv and soak.png. The verdict: no process grows in the second half of the run, and what was
 published are the matches of an undisturbed run.
 """
@@ -27,6 +30,7 @@ import decopa
 from actors.latency import LatencyHistogram, LatencySummary
 from scripts.reliability.chaos import start_cluster
 from scripts.reliability.jobs import Job, write_trace
+from scripts.reliability.stream_run import KINDS, ROLES, StreamRun
 from scripts.reliability.victims import Chaos, role_of
 
 #: Events per second of event time: windows hold as many whatever the rate of the replay.
@@ -67,7 +71,8 @@ class Curves:
         return grown, grown / float(later[:, 1].mean())
 
     def leaks(self) -> list[str]:
-        return [name for name in self.memory if self._grows(*self.growth(name))]
+        """Processes of ours that grow; the broker and what feeds it are not."""
+        return [name for name in self.memory if name not in ("broker", "feed") and self._grows(*self.growth(name))]
 
     def _grows(self, mib: float, share: float) -> bool:
         return mib > LEAST_GROWTH_MIB and share > MOST_GROWTH
@@ -99,7 +104,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--rate", type=float, default=5_000, help="events per second (default: %(default)s)")
     parser.add_argument("--every", type=float, default=1.0, help="seconds between checkpoints (default: %(default)s)")
-    parser.add_argument("--kill-every", type=float, metavar="S", help="kill an actor every S seconds")
+    parser.add_argument("--kill-every", type=float, metavar="S", help="kill a process every S seconds")
+    parser.add_argument("--source", choices=("trace", *KINDS), default="trace", help="(default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("out/soak"), help="(default: %(default)s)")
     args = parser.parse_args(arguments)
@@ -111,7 +117,7 @@ def main(arguments: list[str] | None = None) -> int:
     job = Job(0, (args.out / "job").resolve(), trace, args.rate)
     cluster = start_cluster()
     try:
-        curves, status = soak(args, job, cluster)
+        curves, status = (soak if args.source == "trace" else soak_stream)(args, job, cluster)
     finally:
         ray.shutdown()
         cluster.shutdown()
@@ -146,6 +152,26 @@ def soak(args: argparse.Namespace, job: Job, cluster: Any) -> tuple[Curves, int]
             driver.kill()
             driver.wait()
     return curves, driver.returncode
+
+
+def soak_stream(args: argparse.Namespace, job: Job, cluster: Any) -> tuple[Curves, int]:
+    curves, chaos, started = Curves(), Chaos(args.seed, cluster), time.monotonic()
+    every_s = min(5.0, max(1.0, args.minutes * 60 / 1_000))
+    next_kill, roles = args.kill_every, ROLES[args.source]
+    with StreamRun(args.source, job, cluster.address, args.every) as run:
+        while not run.sent:
+            time.sleep(every_s)
+            run.keep_going()
+            seconds = time.monotonic() - started
+            processes, sinks = look()
+            curves.sample(seconds, {**run.processes(), **processes}, sinks)
+            print(f"\r{seconds:6.0f} s, {len(curves.kills)} kills ", end="", file=sys.stderr, flush=True)
+            if next_kill is not None and seconds >= next_kill:
+                next_kill += args.kill_every
+                if run.strike(roles[len(curves.kills) % len(roles)], chaos):
+                    curves.kills.append(seconds)
+        run.finish()
+    return curves, 0
 
 
 def look() -> tuple[dict[str, int], dict[str, Any]]:

@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,9 @@ class Chaos:
 
     def chance(self, share: float) -> bool:
         return self._draw.random() < share
+
+    def one_of(self, roles: Sequence[str]) -> str:
+        return self._draw.choice(roles)
 
     def pause_s(self, longest: float) -> float:
         return self._draw.uniform(0.0, longest)

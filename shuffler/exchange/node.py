@@ -154,6 +154,6 @@ class ShufflerNode:
         """Sources promise time order; what breaks it would make matches go missing in silence."""
         backward = np.flatnonzero(events.ts[1:] < events.ts[:-1])
         if len(backward) or (self._last_ts is not None and int(events.ts[0]) < self._last_ts):
-            row = place.row(int(backward[0]) + 1 if len(backward) else 0)
-            raise TraceError(f"{place.source}: row {row} is earlier than the row before; sort the events by time")
+            row = place.at(int(backward[0]) + 1 if len(backward) else 0)
+            raise TraceError(f"{place.source}: {row} is earlier than the row before; sort the events by time")
         self._last_ts = int(events.ts[-1])

@@ -21,6 +21,8 @@ Heaps = Mapping[str, Mapping[str, Array]]
 
 @dataclass(frozen=True, slots=True)
 class Batch:
+    """Rows by column. Where only their number is of interest there are no columns."""
+
     length: int
     columns: Mapping[str, Array]
     heaps: Heaps

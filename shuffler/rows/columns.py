@@ -13,9 +13,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from decopa.choices import TIME_UNITS
 from decopa.errors import TraceError
 from decopa.query.schema import NULL, Kind
 from shuffler.rows.strings import StringPool, distinct_texts
+from shuffler.rows.times import parsed, rounded, scaled
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -42,19 +44,28 @@ class BadValues(TraceError):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a block of rows was read, for messages; `order` holds the original row numbers if rows were sorted."""
+    """Where a block of rows was read, for messages; `order` holds the original row numbers if rows were sorted.
+
+    Rows of a broker are numbered by their `offset`, from 0, and are called so.
+    """
 
     source: str
     first_row: int = 0
     order: Ints | None = None
+    by_offset: bool = False
 
     def row(self, index: int) -> int:
         """The row number (from 1) that a user would look up for row `index` of the block."""
         return (self.first_row + index if self.order is None else int(self.order[index])) + 1
 
+    def at(self, index: int) -> str:
+        """Row `index` of the block as messages name it: `row 7`, or `offset 6`."""
+        return f"offset {self.row(index) - 1}" if self.by_offset else f"row {self.row(index)}"
+
     def after(self, rows: int) -> Place:
         """The place of what follows the first `rows` rows of the block."""
-        return Place(self.source, self.first_row + rows, None if self.order is None else self.order[rows:])
+        order = None if self.order is None else self.order[rows:]
+        return Place(self.source, self.first_row + rows, order, self.by_offset)
 
     def numbers(self, rows: int) -> Ints:
         """The original numbers (from 0) of the first `rows` rows of the block."""
@@ -62,16 +73,16 @@ class Place:
 
     def only(self, kept: Mask) -> Place:
         """The place of the rows that are kept."""
-        return Place(self.source, order=self.numbers(len(kept))[kept])
+        return Place(self.source, order=self.numbers(len(kept))[kept], by_offset=self.by_offset)
 
     def error(self, column: str, index: int, problem: str) -> TraceError:
-        return TraceError(f"{self.source}: column '{column}', row {self.row(index)}: {problem}")
+        return TraceError(f"{self.source}: column '{column}', {self.at(index)}: {problem}")
 
     def refusal(self, column: str, wrong: Mask, problem: str, array: pa.Array | None = None) -> BadValues:
         """The error for rows whose value in the column is wrong; of the first one `array` has the value."""
         index = int(np.argmax(wrong))
         value = "" if array is None else f"{shown(array, index)} "
-        message = f"{self.source}: column '{column}', row {self.row(index)}: {value}{problem}"
+        message = f"{self.source}: column '{column}', {self.at(index)}: {value}{problem}"
         return BadValues(message, wrong, f"column '{column}': {problem}")
 
 
@@ -102,18 +113,45 @@ def kind_of(kind: pa.DataType) -> Kind | None:
     return None
 
 
-def timestamps_us(array: pa.Array, column: str, place: Place) -> Ints:
-    """Timestamps of events in microseconds; every event needs one."""
-    if not (is_clock(array.type) or pa.types.is_integer(array.type)):
+def timestamps_us(array: pa.Array, column: str, place: Place, unit: str | None = None) -> Ints:
+    """Timestamps of events in microseconds; every event needs one.
+
+    `unit` is that of numbers; without it whole numbers are microseconds, and others seconds.
+    """
+    if is_text(array.type):
+        return _times_in_text(array, column, place)
+    if not (is_clock(array.type) or pa.types.is_integer(array.type) or pa.types.is_floating(array.type)):
         raise TraceError(
-            f"{place.source}: column '{column}' holds {array.type}, not times; make it timestamps "
-            "or whole microseconds, or name another column with --ts (TraceColumns(ts=...))"
+            f"{place.source}: column '{column}' holds {array.type}, not times; make it timestamps or numbers, or name "
+            "another column with --ts (TraceColumns(ts=...))"
         )
     _refuse_null(array, column, place, "has no timestamp; give it one or leave the event out")
     if is_clock(array.type):
         return _clock_us(array, column, place)
-    values = _integers(array, column, place)
-    _refuse(np.abs(values) > MAX_TS_US, array, column, place, "is out of range for microseconds; check its unit")
+    if pa.types.is_floating(array.type):
+        unit = unit or "s"
+        values, wrong = rounded(array.cast(pa.float64()).to_numpy(), unit, MAX_TS_US)
+    else:
+        unit = unit or "us"
+        values, wrong = scaled(_integers(array, column, place), unit, MAX_TS_US)
+    _refuse(wrong, array, column, place, f"is out of range for {TIME_UNITS[unit]}; check its unit (--ts-unit)")
+    return values
+
+
+def _times_in_text(array: pa.Array, column: str, place: Place) -> Ints:
+    texts = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+    _refuse_null(texts, column, place, "has no timestamp; give it one or leave the event out")
+    check_text(texts, column, place)
+    values, wrong = parsed(texts)
+    if len(wrong) > 1 and wrong.all():
+        raise TraceError(
+            f"{place.source}: column '{column}' holds text such as '{shown(texts, 0)}', not times; name another column "
+            "with --ts (TraceColumns(ts=...))"
+        )
+    if wrong.any():
+        problem = "is no time; write it like 2024-05-01 10:00:00.25, or name another column with --ts"
+        raise place.refusal(column, wrong, problem, texts)
+    _refuse(np.abs(values) > MAX_TS_US, texts, column, place, "is out of range for microseconds")
     return values
 
 

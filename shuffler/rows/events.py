@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from costmodel.events import EventColumns
-from decopa.choices import DEFAULT_ID, DEFAULT_TS, DEFAULT_TYPE
+from decopa.choices import DEFAULT_ID, DEFAULT_TS, DEFAULT_TYPE, TIME_UNITS
 from decopa.errors import TraceError
 from decopa.query.schema import Column, Kind, Schema
 from shuffler.rows.columns import (
@@ -32,13 +32,19 @@ from shuffler.rows.strings import StringPool
 
 @dataclass(frozen=True, slots=True)
 class TraceColumns:
-    """What the user calls the columns that every trace has."""
+    """What the user calls the columns that every trace has, and the unit of times that are numbers.
+
+    Without a unit whole numbers are microseconds, unless they look like dates in another unit, and fractions seconds.
+    """
 
     id: str = DEFAULT_ID
     ts: str = DEFAULT_TS
     type: str = DEFAULT_TYPE
+    unit: str | None = None
 
     def __post_init__(self) -> None:
+        if self.unit is not None and self.unit not in TIME_UNITS:
+            raise TraceError(f"unknown unit of times '{self.unit}'; choose --ts-unit {', '.join(TIME_UNITS)}")
         if len({self.id, self.ts, self.type}) < 3:
             raise TraceError(
                 f"id, ts and type need a column each, got '{self.id}', '{self.ts}' and '{self.type}'; "
@@ -116,6 +122,9 @@ class EventFormat:
                 may_miss = column in nullable or (kind is Kind.FLOAT and nan_as_null)
                 attributes[name] = Column(kind, nullable=may_miss and not required)
         id_type, ts_type = (schema.field(name).type for name in (columns.id, columns.ts))
+        whole_us = pa.types.is_integer(ts_type) and columns.unit in (None, "us")
+        if not whole_us and not pa.types.is_timestamp(ts_type):
+            ts_type = pa.timestamp("us")  # of text, dates, fractions and other units matches have timestamps
         return cls(columns, column_of, Schema(attributes, event_types), id_type, ts_type, nan_as_null=nan_as_null)
 
     def needed_columns(self, attributes: Collection[str]) -> list[str]:
@@ -137,7 +146,7 @@ class EventConverter:
     ) -> EventBatch:
         """The rows, which must not be none, with these attributes; what does not fit is refused with its place."""
         names = self._form.columns
-        ts = timestamps_us(rows.column(names.ts), names.ts, place)
+        ts = timestamps_us(rows.column(names.ts), names.ts, place, names.unit)
         ids = identities(rows.column(names.id), names.id, place)
         if not isinstance(ids, np.ndarray):
             ids = np.arange(first_ordinal, first_ordinal + len(ts), dtype=np.int64)

@@ -60,7 +60,7 @@ class TimeOrder:
             return None
         index = 0 if int(ts[0]) < start else int(np.argmax(backward)) + 1
         return (
-            f"{place.source}: column '{self._column}', row {place.row(index)}: {shown(array, index)} is earlier "
+            f"{place.source}: column '{self._column}', {place.at(index)}: {shown(array, index)} is earlier "
             "than the row before"
         )
 
@@ -95,11 +95,11 @@ def survey(reader: Reader, columns: TraceColumns, letters: DeadLetters) -> Surve
     earliest: list[int] = []
     latest: list[int] = []
     for batch in reader.read(names, SURVEY_ROWS):
-        place = Place(reader.name, first)
+        place = reader.place(first, batch.num_rows)
         first += batch.num_rows
         if letters.diverting:
             batch, place = letters.sift(batch, place, lambda some, here: check_rows(some, here, columns))
-        ts = timestamps_us(batch.column(0), columns.ts, place)
+        ts = timestamps_us(batch.column(0), columns.ts, place, columns.unit)
         disorder = disorder or order.see(ts, batch.column(0), place)
         if len(ts):
             earliest.append(int(ts.min()))
@@ -116,10 +116,9 @@ def survey(reader: Reader, columns: TraceColumns, letters: DeadLetters) -> Surve
 def _check_all_ids(reader: Reader, columns: TraceColumns, letters: DeadLetters, rows: int) -> int:
     """Refuses the first id that appeared before, or puts all such rows aside and returns how many there are."""
     ids = pa.chunked_array([batch.column(0) for batch in reader.read((columns.id,), SURVEY_ROWS)])
-    place, before = Place(reader.name), len(letters)
+    place, before = reader.place(0, rows), len(letters)
     if before:
-        kept = np.ones(rows, dtype=np.bool_)
-        kept[letters.rows] = False
+        kept = ~np.isin(place.numbers(rows), letters.rows)
         ids, place = ids.filter(pa.array(kept)), place.only(kept)
     try:
         check_unique(ids, columns.id, place)
@@ -139,7 +138,7 @@ def check_rows(
     nan_as_null: bool = False,
 ) -> None:
     """Refuses rows that could not be converted; `attributes` are columns beside those that every trace has."""
-    timestamps_us(rows.column(columns.ts), columns.ts, place)
+    timestamps_us(rows.column(columns.ts), columns.ts, place, columns.unit)
     identities(rows.column(columns.id), columns.id, place)
     type_labels(rows.column(columns.type), columns.type, place)
     for name in attributes:
@@ -161,10 +160,10 @@ def check_unique(ids: pa.ChunkedArray, column: str, place: Place) -> None:
     repeats = by_value[1:][values[by_value[1:]] == values[by_value[:-1]]]
     second = int(repeats.min())
     first = int(np.argmax(values == values[second]))
-    problem = f"id {ids[second]} was used in row {place.row(first)} already; every event needs its own id"
+    problem = f"id {ids[second]} was used in {place.at(first)} already; every event needs its own id"
     wrong = np.zeros(len(values), dtype=np.bool_)
     wrong[repeats] = True
-    message = f"{place.source}: column '{column}', row {place.row(second)}: {problem}"
+    message = f"{place.source}: column '{column}', {place.at(second)}: {problem}"
     raise BadValues(message, wrong, f"column '{column}': an earlier row has the same id")
 
 

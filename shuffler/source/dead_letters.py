@@ -1,17 +1,14 @@
 """Rows with values that cannot be used: by default the first one stops the run; they can be put aside instead.
 
-A row that is put aside is left out of the stream, counted, and written to a file of JSON lines with the reason:
-
-    {"source": "trace.csv", "row": 7, "reason": "column 'x': NaN; ...", "values": {"id": "6", "x": "nan"}}
-
-It is found where the driver reads the trace, so that every runtime sees the same stream. Nothing is looked at row by
+A row that is put aside is left out of the stream, counted, and written to a file (see `shuffler.source.letters`). It is
+found where the driver reads the trace, so that every runtime sees the same stream. Nothing is looked at row by
 row: a block is checked as columns, and only one that is refused is taken apart.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,11 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from decopa.choices import BAD_ROW_POLICIES, DEFAULT_MAX_BAD_ROWS, BadRowPolicy
-from decopa.errors import OutputError, TraceError
-from shuffler.rows.columns import BadValues, Ints, Place, shown
-
-#: Characters of a value that are written.
-LONGEST_VALUE = 200
+from decopa.errors import TraceError
+from shuffler.rows.columns import BadValues, Ints, Place
+from shuffler.source.letters import LetterFile, letter, values_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +52,11 @@ class DeadLetters:
         self._rows: set[int] = set()
         self._in_order: Ints = np.empty(0, dtype=np.int64)
         self._first: str | None = None
-        if policy.file is not None:
-            self._write("", "w")
+        self._file = LetterFile(policy.file)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._file.go_back_to(0)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -69,7 +67,7 @@ class DeadLetters:
 
     @property
     def rows(self) -> Ints:
-        """Their numbers, from 0, in order."""
+        """Numbers, from 0, in order, of rows that were put aside and may be read again."""
         if len(self._in_order) < len(self._rows):
             self._in_order = np.array(sorted(self._rows), dtype=np.int64)
         return self._in_order
@@ -77,7 +75,7 @@ class DeadLetters:
     @property
     def notice(self) -> str | None:
         """How many there are, and where; None if there are none."""
-        if not self._rows:
+        if not len(self):
             return None
         rows = "1 bad row" if len(self) == 1 else f"{len(self):,} bad rows"
         where = "" if self._policy.file is None else f"; see {self._policy.file}"
@@ -86,8 +84,13 @@ class DeadLetters:
     def sift(
         self, rows: pa.RecordBatch, place: Place, check: Callable[[pa.RecordBatch, Place], object]
     ) -> tuple[pa.RecordBatch, Place]:
-        """The rows that `check` lets pass, and their place. It names all rows that break a rule at once, so it is
-        called again at most once for each rule."""
+        """The rows that `check` lets pass, and their place; those that are known to be bad are left out.
+
+        It names all rows that break a rule at once, so it is called again at most once for each rule.
+        """
+        known = self.rows
+        if len(known) and not (kept := ~np.isin(place.numbers(rows.num_rows), known)).all():
+            rows, place = rows.filter(pa.array(kept)), place.only(kept)
         while True:
             try:
                 check(rows, place)
@@ -101,42 +104,64 @@ class DeadLetters:
     def put(self, rows: pa.RecordBatch, bad: BadValues, place: Place) -> None:
         """Writes down the rows that are wrong."""
         assert bad.wrong is not None
+        indices: list[int] = np.flatnonzero(bad.wrong).tolist()
+        self.put_values(place, [(index, bad.reason, values_of(rows, index)) for index in indices])
+
+    def put_values(self, place: Place, bad: Sequence[tuple[int, str, Mapping[str, str | None]]]) -> None:
+        """Writes down rows by index, reason and what could be read of them."""
         lines: list[str] = []
-        for index in np.flatnonzero(bad.wrong).tolist():
-            number = place.row(index)
-            if number - 1 in self._rows:
+        for index, reason, values in bad:
+            if self._is_known(place, index):
                 continue
-            if len(self._rows) == self._policy.max_rows:
-                self._write("".join(lines))
+            if len(self) == self._policy.max_rows:
+                self._file.add(lines)
                 raise TraceError(
-                    f"{self._source}: more than {self._policy.max_rows:,} bad rows; row {number}: {bad.reason}; mend "
+                    f"{place.source}: more than {self._policy.max_rows:,} bad rows; {place.at(index)}: {reason}; mend "
                     "the trace, or put up with more (BadRows(max_rows=...))"
                 )
-            self._rows.add(number - 1)
-            self._first = self._first or f"row {number}: {bad.reason}"
-            lines.append(json.dumps(self._letter(number, bad.reason, _values(rows, index))) + "\n")
-        self._write("".join(lines))
+            self._note(place, index)
+            self._first = self._first or f"{place.at(index)}: {reason}"
+            lines.append(letter(place, index, reason, values))
+        self._file.add(lines)
 
-    def _letter(self, number: int, reason: str, values: Mapping[str, str | None]) -> dict[str, object]:
-        return {"source": self._source, "row": number, "reason": reason, "values": values}
+    def _is_known(self, place: Place, index: int) -> bool:
+        return place.row(index) - 1 in self._rows
 
-    def _write(self, text: str, mode: str = "a") -> None:
-        if self._policy.file is None or (not text and mode == "a"):
-            return
-        try:
-            with self._policy.file.open(mode, encoding="utf-8") as file:
-                file.write(text)
-        except OSError as err:
-            raise OutputError(f"cannot write bad rows to {self._policy.file}: {err.strerror}; check the path") from err
+    def _note(self, place: Place, index: int) -> None:
+        self._rows.add(place.row(index) - 1)
 
 
-def _values(rows: pa.RecordBatch, index: int) -> dict[str, str | None]:
-    return {name: _text(rows.column(place), index) for place, name in enumerate(rows.schema.names)}
+class StreamLetters(DeadLetters):
+    """The bad rows of a live stream, counted for each source. Each row passes once, so none is remembered.
 
+    `mark` goes into a checkpoint; `go_back_to` takes back what was put aside after it.
+    """
 
-def _text(column: pa.Array, index: int) -> str | None:
-    """A value as text, cut to a length that a file of many can hold."""
-    if not column[index].is_valid:
-        return None
-    text = shown(column, index)
-    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."
+    def _begin(self) -> None:
+        self._counts: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return self._counts.total()
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How many there are of each source."""
+        return dict(self._counts)
+
+    @property
+    def mark(self) -> dict[str, object]:
+        return {"bytes": self._file.size(), "counts": dict(self._counts), "first": self._first}
+
+    def go_back_to(self, mark: Mapping[str, object] | None) -> None:
+        """Goes back to a mark, or to the beginning."""
+        mark = mark or {}
+        counts, size, first = mark.get("counts", {}), mark.get("bytes", 0), mark.get("first")
+        assert isinstance(counts, dict) and isinstance(size, int)
+        self._counts, self._first = Counter(counts), None if first is None else str(first)
+        self._file.go_back_to(size)
+
+    def _is_known(self, place: Place, index: int) -> bool:
+        return False
+
+    def _note(self, place: Place, index: int) -> None:
+        self._counts[place.source] += 1

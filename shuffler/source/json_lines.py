@@ -14,13 +14,15 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 import pyarrow.json
 
-from decopa.choices import COLUMN_KINDS
 from decopa.errors import TraceError
+from shuffler.rows.columns import Place
+from shuffler.source.dead_letters import DeadLetters
+from shuffler.source.kinds import KINDS
+from shuffler.source.letters import cut
+from shuffler.source.live.decoding import decode_json
 from shuffler.source.readers import counted_from_one
 from shuffler.source.stopping import Stop, StreamStopped
 
-#: What a user can say a column holds.
-KINDS = dict(zip(COLUMN_KINDS, (pa.int64(), pa.float64(), pa.string(), pa.bool_(), pa.timestamp("us")), strict=True))
 #: How long the first lines may take to show which columns there are, from when the first of them arrives.
 FIRST_LINES_S = 0.3
 _CHUNK_BYTES = 1 << 20
@@ -54,7 +56,12 @@ class JsonLines:
         if first is None:
             raise TraceError(f"{name} ended before its first event; send one JSON object per line")
         self._first: bytes | None = first
+        self._letters: DeadLetters | None = None
         self.schema = self._schema_of(self._parsed(first, None).schema, kinds, first)
+
+    def divert_to(self, letters: DeadLetters) -> None:
+        """Lines that cannot be read are put aside there, if it takes them."""
+        self._letters = letters
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         first, self._first = self._first, None
@@ -64,9 +71,25 @@ class JsonLines:
             yield from self._batches(block)
 
     def _batches(self, block: bytes) -> Iterator[pa.RecordBatch]:
-        table = self._parsed(block, self.schema).select(self.schema.names)
+        try:
+            table = self._parsed(block, self.schema).select(self.schema.names)
+        except TraceError:
+            if self._letters is None or not self._letters.diverting:
+                raise
+            yield from self._sifted(block, self._letters)
+            return
         self._lines_read += table.num_rows
         yield from table.combine_chunks().to_batches()
+
+    def _sifted(self, block: bytes, letters: DeadLetters) -> Iterator[pa.RecordBatch]:
+        """The lines of a block that can be read."""
+        lines = [line for line in block.split(b"\n") if line.strip()]
+        decoded = decode_json(lines, self.schema)
+        place = Place(self._name, self._lines_read)
+        shown = {index: {"line": cut(lines[index].decode("utf-8", "backslashreplace"))} for index, _ in decoded.bad}
+        letters.put_values(place, [(index, reason, shown[index]) for index, reason in decoded.bad])
+        self._lines_read += len(lines)
+        yield decoded.rows
 
     def _parsed(self, block: bytes, schema: pa.Schema | None) -> pa.Table:
         options = pyarrow.json.ParseOptions(
@@ -119,6 +142,8 @@ class JsonLines:
         if self._rest.strip():
             rest, self._rest = self._rest, b""
             yield rest
+        if self._stop is not None and self._stop.is_set():  # the signal came first, its handler ran after the read
+            raise StreamStopped
 
     def _arrived(self, wait_s: float) -> bytes:
         """Waits for bytes, then takes what else is there, or comes within `wait_s` from then on."""

@@ -8,8 +8,9 @@ events are late does not depend on how the stream is cut into batches.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -27,11 +28,13 @@ class Lateness:
     """How far events may be out of order, and what becomes of one that is later than that.
 
     An event may arrive after another that is up to `allowed_us` later in time. What comes later still is refused with
-    `fail`, or dropped and counted with `drop`.
+    `fail`, dropped and counted with `drop`, and with `divert` also written to `file`,
+    a path or the address of a topic.
     """
 
     allowed_us: int = 0
     policy: LatePolicy = "fail"
+    file: Path | str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.allowed_us, int) or not 0 <= self.allowed_us <= MAX_TS_US:
@@ -43,6 +46,8 @@ class Lateness:
             raise TraceError(
                 f"unknown policy for late events '{self.policy}'; choose --late {' or '.join(LATE_POLICIES)}"
             )
+        if (self.file is not None) != (self.policy == "divert"):
+            raise TraceError("late events are written to a file with --late divert and --late-file FILE, both together")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,21 @@ class Run:
         return Run(self.rows.slice(start, stop - start), self.ts[start:stop], self.numbers[start:stop])
 
 
+#: Told of late events: the rows, how far each is behind the newest event, and where they were.
+TakeLate = Callable[[pa.RecordBatch, npt.NDArray[np.uint64], Place], None]
+
+
+@dataclass(frozen=True, slots=True)
+class BufferState:
+    """What a buffer knows and holds, to go on from there."""
+
+    newest_us: int | None = None
+    left_us: int = -(2**63)
+    late_events: int = 0
+    most_behind_us: int = 0
+    held: tuple[Run, ...] = ()
+
+
 class ArrivalBuffer:
     """Holds the events of one stream back until they are in order.
 
@@ -68,29 +88,31 @@ class ArrivalBuffer:
     are held; merging them all for every batch would make small batches slow.
     """
 
-    def __init__(self, lateness: Lateness, ts_column: str) -> None:
-        self.late_events = 0
-        self._lateness, self._column = lateness, ts_column
-        self._runs: list[Run] = []
-        self._newest_us: int | None = None
-        self._left_us = -(2**63)
-        self._most_behind_us = 0
+    def __init__(
+        self,
+        lateness: Lateness,
+        ts_column: str,
+        state: BufferState | None = None,
+        take_late: TakeLate | None = None,
+    ) -> None:
+        state = state or BufferState()
+        self._lateness, self._column, self._take_late = lateness, ts_column, take_late
+        self._runs: list[Run] = list(state.held)
+        self._newest_us, self._left_us = state.newest_us, state.left_us
+        self.late_events, self.most_behind_us = state.late_events, state.most_behind_us
+
+    def snapshot(self) -> BufferState:
+        return BufferState(self._newest_us, self._left_us, self.late_events, self.most_behind_us, tuple(self._runs))
+
+    @property
+    def watermark_us(self) -> int | None:
+        """No event before this leaves the buffer any more; None as long as none has come."""
+        return None if self._newest_us is None else max(self._newest_us - self._lateness.allowed_us, self._left_us)
 
     @property
     def held_rows(self) -> int:
         """Rows that have arrived, are not late, and have not left yet."""
         return sum(map(len, self._runs))
-
-    @property
-    def notice(self) -> str | None:
-        """How many late events were dropped, and by how much they missed; None if none were."""
-        if not self.late_events:
-            return None
-        events = "event" if self.late_events == 1 else "events"
-        return (
-            f"dropped {self.late_events:,} late {events}: up to {self._most_behind_us:,} us behind the newest, and "
-            f"{self._lateness.allowed_us:,} us are allowed"
-        )
 
     def arrive(self, rows: pa.RecordBatch, ts: Ints, place: Place) -> Run | None:
         """Takes the next rows of the stream, whose times are `ts`; returns those that leave now, None if none do."""
@@ -108,18 +130,22 @@ class ArrivalBuffer:
             if late.any():
                 # Between the ends of the range of times is one microsecond more than an int64 holds.
                 behind_us = (newest[:-1] - ts).view(np.uint64)
-                self._refuse_or_count(late, behind_us, rows.column(self._column), place)
+                self._refuse_or_count(late, behind_us, rows, place)
                 rows = rows.filter(pa.array(~late))
             arrived = Run(rows, ts[~late], place.numbers(len(ts))[~late])
         else:
             arrived = Run(rows, ts, place.numbers(len(ts)))
         if allowed_us:
             # Dictionaries differ between batches, and united ones would grow for as long as the stream lasts.
-            arrived = Run(_without_dictionaries(arrived.rows), arrived.ts, arrived.numbers)
-        self._runs.append(_merged([arrived]))
+            arrived = Run(without_dictionaries(arrived.rows), arrived.ts, arrived.numbers)
+        self._runs.append(merged([arrived]))
         leaving += self._leave_until(int(horizons[-1]))
         self._merge_short_runs()
         return self._left(leaving)
+
+    def take_until(self, horizon_us: int) -> list[Run]:
+        """What is held and not after the horizon, for whoever knows that nothing earlier is waited for."""
+        return self._leave_until(horizon_us)
 
     def end(self) -> Run | None:
         """The stream is over: everything held leaves."""
@@ -129,7 +155,7 @@ class ArrivalBuffer:
     def _merge_short_runs(self) -> None:
         """Only neighbours are merged, so that runs stay in the order of arrival, which decides between equal times."""
         while len(self._runs) > 1 and len(self._runs[-2]) <= 2 * len(self._runs[-1]):
-            self._runs[-2:] = [_merged(self._runs[-2:])]
+            self._runs[-2:] = [merged(self._runs[-2:])]
 
     def _leave_until(self, horizon_us: int) -> list[Run]:
         """Takes what is not after the horizon out of every run."""
@@ -147,7 +173,7 @@ class ArrivalBuffer:
     def _left(self, leaving: list[Run]) -> Run | None:
         if not leaving:
             return None
-        run = _merged(leaving)
+        run = merged(leaving)
         self._left_us = int(run.ts[-1])
         return run
 
@@ -170,9 +196,11 @@ class ArrivalBuffer:
         late: Mask = ts < np.maximum.accumulate(left)
         return late
 
-    def _refuse_or_count(self, late: Mask, behind_us: npt.NDArray[np.uint64], times: pa.Array, place: Place) -> None:
+    def _refuse_or_count(
+        self, late: Mask, behind_us: npt.NDArray[np.uint64], rows: pa.RecordBatch, place: Place
+    ) -> None:
         if self._lateness.policy == "fail":
-            index = int(np.argmax(late))
+            index, times = int(np.argmax(late)), rows.column(self._column)
             # Nothing before the first late row was late, so what has left is not after the row before, or that row
             # made it leave: either way the late one is earlier than the row before.
             raise place.error(
@@ -180,13 +208,15 @@ class ArrivalBuffer:
                 index,
                 f"{shown(times, index)} is earlier than the row before; a live stream must come in time order up to "
                 f"the allowed lateness of {self._lateness.allowed_us:,} us, and this is {int(behind_us[index]):,} us "
-                "behind the newest event; allow more lateness with --allowed-lateness, or --late drop",
+                "behind the newest event; allow more lateness with --allowed-lateness, or choose --late drop or divert",
             )
         self.late_events += int(np.count_nonzero(late))
-        self._most_behind_us = max(self._most_behind_us, int(behind_us[late].max()))
+        self.most_behind_us = max(self.most_behind_us, int(behind_us[late].max()))
+        if self._take_late is not None:
+            self._take_late(rows.filter(pa.array(late)), behind_us[late], place.only(late))
 
 
-def _merged(runs: Sequence[Run]) -> Run:
+def merged(runs: Sequence[Run]) -> Run:
     """All rows in the order of time, equal times in the order of the runs; no copy where they are in order already."""
     first = runs[0]
     if len(runs) > 1:
@@ -201,6 +231,6 @@ def _merged(runs: Sequence[Run]) -> Run:
     return Run(first.rows.take(pa.array(order)), first.ts[order], first.numbers[order])
 
 
-def _without_dictionaries(rows: pa.RecordBatch) -> pa.RecordBatch:
+def without_dictionaries(rows: pa.RecordBatch) -> pa.RecordBatch:
     columns = [column.dictionary_decode() if pa.types.is_dictionary(column.type) else column for column in rows.columns]
     return pa.RecordBatch.from_arrays(columns, names=rows.schema.names)

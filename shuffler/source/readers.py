@@ -1,7 +1,7 @@
-"""Where events come from: tables, Parquet files and directories, CSV, JSON lines, live streams.
+"""Readers: record batches of the columns asked for, in the order of their rows.
 
-A reader hands out record batches of the columns asked for, in the order of its rows, and knows nothing of what the
-columns mean. Memory follows the block, not the file; JSON lines alone are loaded as a whole.
+A reader knows nothing of what the columns mean. Memory follows the block, not the file. `shuffler.source.files` opens
+files.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.json
 import pyarrow.parquet as pq
 
 from decopa.errors import TraceError
-from shuffler.rows.columns import is_text
+from shuffler.rows.columns import Place, is_text
 from shuffler.source.parquet_files import groups_after, nullable_columns, whole
 from shuffler.source.stored_rows import StoredFile, StoredTrace
 
@@ -34,6 +34,16 @@ _SMALL_CHUNK = 4_096
 _MAX_JSON_BLOCK = 2**31 - 1
 
 
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """A row of a file, by its number from 0, that cannot be used: why, and what could be read of it."""
+
+    row: int
+    reason: str
+    values: Mapping[str, str | None]
+    left_out: bool = True
+
+
 class Reader(ABC):
     """`nullable` names the columns in which values may be missing; `unreadable` says why a column cannot be had."""
 
@@ -41,6 +51,17 @@ class Reader(ABC):
     schema: pa.Schema
     nullable: frozenset[str]
     unreadable: Mapping[str, str]
+    #: Rows that could not be read as they should, in order; those that are `left_out` are not handed out.
+    misfits: Sequence[Misfit] = ()
+
+    def place(self, first: int, rows: int) -> Place:
+        """Where a block of rows is, the first of which is the `first` that was handed out."""
+        gone = np.array([one.row for one in self.misfits if one.left_out], dtype=np.int64)
+        if not len(gone):
+            return Place(self.name, first)
+        # Before row k of those handed out lie as many rows that were not as there are with gone[i] - i <= k.
+        numbers = np.arange(first, first + rows)
+        return Place(self.name, order=numbers + np.searchsorted(gone - np.arange(len(gone)), numbers, side="right"))
 
     #: Where the rows lie, if others can read them there.
     stored: StoredTrace | None = None
@@ -75,11 +96,11 @@ class ParquetReader(Reader):
         nullable: set[str] = set()
         files = []
         for number, path in enumerate(paths):
-            with _reading(path, "Parquet"), pq.ParquetFile(path, **_PIECEWISE) as file:
+            with reading(path, "Parquet"), pq.ParquetFile(path, **_PIECEWISE) as file:
                 schema = file.schema_arrow
                 groups = (file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups))
                 files.append(StoredFile(str(path.resolve()), path.stat().st_size, tuple(groups)))
-                _check_names(schema, str(path))
+                check_names(schema, str(path))
                 nullable.update(nullable_columns(file))
             if number == 0:
                 self.schema = schema
@@ -95,100 +116,13 @@ class ParquetReader(Reader):
         dictionary = [self._categorical] if is_text(self.schema.field(self._categorical).type) else None
         for path in self._paths:
             with (
-                _reading(path, "Parquet"),
+                reading(path, "Parquet"),
                 pq.ParquetFile(path, read_dictionary=dictionary, **_PIECEWISE) as file,
             ):
                 groups, skip = groups_after(file, skip)
                 for batch in after(file.iter_batches(rows, row_groups=groups, columns=wanted), skip if groups else 0):
                     yield whole(batch.select(wanted))
                 skip = 0 if groups else skip
-
-
-class CsvReader(Reader):
-    """A CSV file with a header. Empty cells are missing values, `""` is an empty string, `NaN` is a NaN.
-
-    A first pass settles the type of each column over the whole file: Arrow guesses it from the first block, and a
-    number with decimals or a time with fractions may come later. What fits no type makes its column unreadable.
-    """
-
-    def __init__(self, path: Path, categorical: str) -> None:
-        self.name, self._path = str(path), path
-        with self._reading():
-            guessed = pyarrow.csv.open_csv(path, **self._options({categorical: pa.string()})).schema
-            _check_names(guessed, self.name)
-        self.unreadable = self._given_up = dict[str, str]()
-        self._types = dict(zip(guessed.names, guessed.types, strict=True))
-        self.nullable = frozenset(self._settle_types(guessed.names))
-        self.schema = pa.schema(list(self._types.items()))
-
-    def read(self, columns: Sequence[str], rows: int, skip: int = 0) -> Iterator[pa.RecordBatch]:
-        with self._reading():
-            yield from after(pyarrow.csv.open_csv(self._path, **self._options(self._types, columns)), skip)
-
-    def _settle_types(self, names: Sequence[str]) -> set[str]:
-        """Widens types until every column is read to the end or given up; returns the columns with missing values."""
-        while True:
-            nullable: set[str] = set()
-            try:
-                for batch in self.read(list(self._types), 0):
-                    nullable.update(name for name in batch.schema.names if batch.column(name).null_count)
-                return nullable
-            except _Misfit as misfit:
-                name = names[misfit.column]
-                wider = _wider(self._types[name], misfit.value)
-                if wider is not None:
-                    self._types[name] = wider
-                else:
-                    self._given_up[name] = f"{misfit.problem} (its first rows hold {self._types.pop(name)})"
-
-    def _options(self, types: Mapping[str, pa.DataType], columns: Sequence[str] | None = None) -> dict[str, object]:
-        return {
-            # One thread, because row numbers in Arrow's messages need it; the gain of more is small.
-            "read_options": pyarrow.csv.ReadOptions(use_threads=False),
-            "parse_options": pyarrow.csv.ParseOptions(newlines_in_values=True),
-            "convert_options": pyarrow.csv.ConvertOptions(
-                column_types=types,
-                include_columns=columns,
-                null_values=[""],
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-            ),
-        }
-
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        with _reading(self._path, "CSV"):
-            try:
-                yield
-            except pa.ArrowInvalid as err:
-                raise _Misfit.of(err, self.name) or err from None
-
-
-class _Misfit(TraceError):
-    """A cell that is not of its column's type."""
-
-    _FORM = re.compile(r"In CSV column #(\d+): ((?:Row #(\d+): )?.*?(?:invalid value '(.*)')?)\Z", re.DOTALL)
-
-    def __init__(self, source: str, column: int, value: str, problem: str) -> None:
-        self.column, self.value, self.problem = column, value, problem
-        super().__init__(f"{source}: column {column + 1}: {problem}")
-
-    @classmethod
-    def of(cls, err: pa.ArrowInvalid, source: str) -> _Misfit | None:
-        found = cls._FORM.search(str(err))
-        return None if found is None else cls(source, int(found[1]), found[4] or "", found[2])
-
-
-def _wider(narrow: pa.DataType, value: str) -> pa.DataType | None:
-    """The type that holds what `narrow` holds and, perhaps, `value`; None if there is none but text."""
-    if pa.types.is_null(narrow):  # nothing but empty cells so far: let Arrow guess from this one
-        cell = pa.py_buffer(b'v\n"' + value.replace('"', '""').encode() + b'"\n')
-        return pyarrow.csv.open_csv(pa.BufferReader(cell)).schema.types[0]
-    if pa.types.is_int64(narrow):
-        return pa.float64()
-    if pa.types.is_date32(narrow):
-        return pa.timestamp("s")
-    return pa.timestamp("us", narrow.tz) if narrow in (pa.timestamp("s"), pa.timestamp("s", "UTC")) else None
 
 
 class StreamReader(Reader):
@@ -234,52 +168,13 @@ def after(batches: Iterable[pa.RecordBatch], skip: int) -> Iterator[pa.RecordBat
             yield batch.slice(passed) if passed else batch
 
 
-def open_file(path: Path, *, ts: str, categorical: str) -> Reader:
-    """The reader for a file or a directory of Parquet files, by its suffix."""
-    with _reading(path, "trace"):
-        directory = path.is_dir()
-        if not directory:
-            path.open("rb").close()
-    if directory:
-        parts = sorted(part for part in path.rglob("*") if part.suffix in PARQUET_SUFFIXES and _is_data(part, path))
-        if not parts:
-            raise TraceError(f"{path} is a directory without .parquet files; name a trace file")
-        return ParquetReader(parts, str(path), categorical)
-    name = path.name.lower()
-    if name.endswith(PARQUET_SUFFIXES):
-        return ParquetReader([path], str(path), categorical)
-    if name.endswith(CSV_SUFFIXES):
-        return CsvReader(path, categorical)
-    if name.endswith(JSON_SUFFIXES):
-        with _reading(path, "JSON lines"):
-            table = _read_json(path)
-            _check_names(table.schema, str(path))
-            return TableReader(_with_times(table, ts), str(path))
-    known = ", ".join((*PARQUET_SUFFIXES, *CSV_SUFFIXES, *JSON_SUFFIXES))
-    raise TraceError(f"{path}: unknown kind of trace; its name must end in one of {known}")
-
-
-def _read_json(path: Path) -> pa.Table:
-    """Arrow reads block by block and counts the rows of each; what it refuses is read again in one piece, so that the
-    row it names is that of the file."""
-    try:
-        return pyarrow.json.read_json(path)
-    except pa.ArrowInvalid as err:
-        whole_file = min(path.stat().st_size + 1, _MAX_JSON_BLOCK)
-        options = pyarrow.json.ReadOptions(use_threads=False, block_size=whole_file)
-        try:
-            return pyarrow.json.read_json(path, options)
-        except pa.ArrowInvalid as exact:
-            raise pa.ArrowInvalid(counted_from_one(str(exact))) from err
-
-
 def counted_from_one(message: str, rows_before: int = 0) -> str:
     """Arrow's message about JSON with rows counted from 1, as everywhere else, after those that came before."""
     return re.sub(r"in row (\d+)", lambda found: f"in row {rows_before + int(found[1]) + 1}", message)
 
 
 @contextmanager
-def _reading(path: Path, form: str) -> Iterator[None]:
+def reading(path: Path, form: str) -> Iterator[None]:
     """Turns what Arrow and the system say about an unreadable file into one line."""
     try:
         yield
@@ -292,7 +187,7 @@ def _reading(path: Path, form: str) -> Iterator[None]:
         raise TraceError(f"'{path}' cannot be read as {form}: {reason}; is it complete?") from err
 
 
-def _check_names(schema: pa.Schema, source: str) -> None:
+def check_names(schema: pa.Schema, source: str) -> None:
     """Names that are not UTF-8 end in a ValueError here."""
     for name in schema.names:
         if schema.names.count(name) > 1:
@@ -309,20 +204,3 @@ def _has_nulls(column: pa.ChunkedArray) -> bool:
     if column.null_count:
         return True
     return pa.types.is_dictionary(column.type) and any(chunk.dictionary.null_count for chunk in column.chunks)
-
-
-def _is_data(part: Path, directory: Path) -> bool:
-    """Not one of the hidden or marker files that Spark and others leave behind."""
-    return part.is_file() and not any(name.startswith(("_", ".")) for name in part.relative_to(directory).parts)
-
-
-def _with_times(table: pa.Table, ts: str) -> pa.Table:
-    """JSON has no times: ISO 8601 strings in the time column become timestamps if they all are."""
-    if ts not in table.schema.names or not is_text(table.schema.field(ts).type):
-        return table
-    for kind in (pa.timestamp("us"), pa.timestamp("us", "UTC")):
-        try:
-            return table.set_column(table.schema.get_field_index(ts), ts, table.column(ts).cast(kind))
-        except pa.ArrowInvalid:
-            continue
-    return table

@@ -9,44 +9,49 @@ memory for the whole stream; increasing ids are safe.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from decopa.choices import TIME_UNITS
 from decopa.errors import TraceError, did_you_mean
 from decopa.query.schema import Schema
-from shuffler.rows.columns import Ints, Place, identities, timestamps_us
+from shuffler.rows.columns import MAX_TS_US, Ints, Place, timestamps_us
 from shuffler.rows.events import EventBatch, EventConverter, EventFormat, TraceColumns
 from shuffler.rows.strings import StringPool
-from shuffler.source.checks import IdOrder, Survey, check_rows, check_unique, survey
-from shuffler.source.dead_letters import BadRows, DeadLetters
-from shuffler.source.lateness import ArrivalBuffer, Lateness, Run
-from shuffler.source.readers import Reader, StreamReader, TableReader, open_file
+from shuffler.rows.times import guessed_unit, shown_time
+from shuffler.source.block import Block
+from shuffler.source.checks import Survey, check_rows, survey
+from shuffler.source.dead_letters import BadRows, DeadLetters, StreamLetters
+from shuffler.source.files import open_files
+from shuffler.source.json_lines import JsonLines
+from shuffler.source.lateness import Lateness
+from shuffler.source.live.address import SourceAddress, is_address, parse_address
+from shuffler.source.live.decoding import kinds_of
+from shuffler.source.live.interface import BatchReader, LiveReader
+from shuffler.source.live.opening import open_live
+from shuffler.source.live.stream import LiveStream
+from shuffler.source.readers import Reader, StreamReader, TableReader
+from shuffler.source.stopping import Stop
 from shuffler.source.stored_rows import StoredTrace
 
-__all__ = ["EventBatch", "Lateness", "TraceColumns", "TraceSource", "open_trace"]
+__all__ = ["Block", "EventBatch", "Lateness", "TraceColumns", "TraceSource", "open_trace"]
 
 #: What `open_trace` takes; a list of record batches and anything that exports an Arrow stream (a data frame of pandas
 #: or polars) counts as a table.
-Events: TypeAlias = pa.Table | pa.RecordBatch | str | Path | Iterable[pa.RecordBatch]
+Events: TypeAlias = (
+    pa.Table | pa.RecordBatch | str | Path | SourceAddress | Iterable[pa.RecordBatch] | Sequence[str | Path]
+)
 
 #: Rows that are converted together; batches are slices of them.
 BLOCK_ROWS = 65_536
 DEFAULT_COLUMNS = TraceColumns()
 DEFAULT_LATENESS = Lateness()
 DEFAULT_BAD_ROWS = BadRows()
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """Rows as they were read, and where."""
-
-    rows: pa.RecordBatch
-    place: Place
 
 
 _Blocks = Callable[[list[str], int, int], Iterator[Block]]
@@ -70,14 +75,15 @@ class TraceSource:
         nan_as_null: bool,
         lateness: Lateness = DEFAULT_LATENESS,
         letters: DeadLetters | None = None,
+        live: LiveStream | None = None,
     ) -> None:
         self.notices: list[str] = []
         self.dead_letters = DeadLetters(DEFAULT_BAD_ROWS, reader.name) if letters is None else letters
         self.row_count = None if found is None else found.row_count
         self.lateness = lateness
         self._reader, self._columns = reader, columns
-        self._arrivals = ArrivalBuffer(lateness, columns.ts)
-        self._blocks: _Blocks = self._arriving_blocks if found is None else self._stored_blocks
+        self._live = live
+        self._blocks: _Blocks = self._stored_blocks
         if found is not None and found.disorder is not None:
             if assume_sorted:
                 raise TraceError(f"{found.disorder}; sort the trace, or leave out --assume-sorted (assume_sorted)")
@@ -126,35 +132,61 @@ class TraceSource:
     def blocks(self, attributes: Collection[str], rows: int, *, skip: int = 0) -> Iterator[Block]:
         """The events after the first `skip` in time order as they were read, in blocks of at most about `rows`, with
         these attributes. What is skipped is not read where the reader can seek."""
-        self.require(attributes)
-        wanted = self.format.needed_columns(attributes)
-        # Which rows are left out because of their values shows only when they are read.
-        seeks = self.row_count is not None and not self.dead_letters.diverting
-        first_us: int | None = None
-        for block in self._blocks(wanted, rows, skip) if seeks else _after(self._blocks(wanted, rows, 0), skip):
-            if block.rows.num_rows:
-                if self.row_count is None:
-                    begin_us, end_us = self._ends_of(block)
-                    first_us = begin_us if first_us is None else first_us
-                    self._times_us = (first_us, end_us)
+        for block in self.arrivals(attributes, rows, skip=skip):
+            if block is not None:
                 yield block
 
-    @property
-    def span_us(self) -> int:
-        """Time from the first to the last event; of a live stream, of those that have been handed out so far."""
-        return self._times_us[1] - self._times_us[0]
+    def arrivals(
+        self, attributes: Collection[str], rows: int, *, saved: bytes | None = None, skip: int = 0
+    ) -> Iterator[Block | None]:
+        """As `blocks`, with None whenever a live source has brought nothing for a moment.
+
+        `saved` is where a source that can be read again was at a checkpoint; it continues there.
+        """
+        self.require(attributes)
+        wanted = self.format.needed_columns(attributes)
+        if self._live is not None:
+            yield from self._arriving(self._live, wanted, rows, saved)
+        # Which rows are left out because of their values shows only when they are read.
+        elif self.dead_letters.diverting:
+            yield from _after(self._blocks(wanted, rows, 0), skip)
+        else:
+            yield from (block for block in self._blocks(wanted, rows, skip) if block.rows.num_rows)
+
+    def _arriving(self, live: LiveStream, wanted: list[str], rows: int, saved: bytes | None) -> Iterator[Block | None]:
+        first_us: int | None = None
+        for block in live.blocks(wanted, rows, saved):
+            if block is not None and block.rows.num_rows:
+                begin_us, end_us = self._ends_of(block)
+                first_us = begin_us if first_us is None else first_us
+                self._times_us = (first_us, end_us)
+                yield block
+            elif block is None:
+                yield None
+        if live.notice is not None:
+            self.notices.append(live.notice)
 
     @property
     def stored(self) -> StoredTrace | None:
-        """Where others can read the events for themselves: Parquet in time order, none of whose rows is left out."""
+        """Where the rows lie, if others can read them there in time order."""
         stored = self._reader.stored
-        in_order = self._blocks == self._stored_blocks and not self.dead_letters.diverting
+        in_order = self._live is None and self._blocks == self._stored_blocks and not self.dead_letters.diverting
         return stored if stored is not None and in_order and stored.is_readable_in_groups else None
+
+    @property
+    def replayable(self) -> bool:
+        """Whether the same events come again when they are asked for again."""
+        return self._live is None or self._live.replayable
+
+    @property
+    def span_us(self) -> int:
+        """Time from the first to the last event of the blocks that were handed out last."""
+        return self._times_us[1] - self._times_us[0]
 
     def _ends_of(self, block: Block) -> tuple[int, int]:
         column = block.rows.column(self._columns.ts)
         ends = (column.slice(0, 1), column.slice(len(column) - 1, 1))
-        first, last = (timestamps_us(end, self._columns.ts, block.place) for end in ends)
+        first, last = (timestamps_us(end, self._columns.ts, block.place, self._columns.unit) for end in ends)
         return int(first[0]), int(last[0])
 
     @property
@@ -165,7 +197,7 @@ class TraceSource:
     @property
     def late_notice(self) -> str | None:
         """How many late events of a live stream were dropped so far; None if none were."""
-        return self._arrivals.notice
+        return None if self._live is None else self._live.notice
 
     @property
     def name(self) -> str:
@@ -174,13 +206,23 @@ class TraceSource:
 
     @property
     def late_events(self) -> int:
-        """Events of a live stream that came too late and were dropped so far."""
-        return self._arrivals.late_events
+        """Events of a live stream that came too late and were left out so far."""
+        return 0 if self._live is None else self._live.late_events
+
+    @property
+    def late(self) -> Mapping[str, int]:
+        """Late events of each partition of a live stream that has any."""
+        return {} if self._live is None else self._live.late
+
+    @property
+    def kinds(self) -> Mapping[str, str]:
+        """What the columns of a live source hold, as `--schema` would say it."""
+        return kinds_of(self._reader.schema)
 
     @property
     def held_rows(self) -> int:
         """Events of a live stream that are held back now, because earlier ones may still come."""
-        return self._arrivals.held_rows
+        return 0 if self._live is None else self._live.held_rows
 
     @property
     def schema(self) -> Schema:
@@ -195,58 +237,31 @@ class TraceSource:
     def _stored_blocks(self, wanted: list[str], rows: int, skip: int = 0) -> Iterator[Block]:
         first = skip
         for batch in self._reader.read(wanted, rows, skip):
-            block = Block(batch, Place(self._reader.name, first))
+            block = Block(batch, self._reader.place(first, batch.num_rows))
             yield self._sifted(block, wanted) if self.dead_letters.diverting else block
             first += batch.num_rows
 
     def _sifted(self, block: Block, wanted: list[str]) -> Block:
         """The block without bad rows, those that earlier passes found among them."""
-        rows, place, known = block.rows, block.place, self.dead_letters.rows
-        numbers = place.numbers(rows.num_rows)
-        if len(known) and (kept := ~np.isin(numbers, known)).sum() < len(numbers):
-            rows, place = rows.filter(pa.array(kept)), place.only(kept)
         nan_as_null, columns = self.format.nan_as_null, self._columns
 
         def check(some: pa.RecordBatch, here: Place) -> None:
             check_rows(some, here, columns, wanted[3:], nan_as_null)
 
-        return Block(*self.dead_letters.sift(rows, place, check))
+        return Block(*self.dead_letters.sift(block.rows, block.place, check))
 
     def _sorted_blocks(self, wanted: list[str], rows: int, skip: int = 0) -> Iterator[Block]:
         """The columns asked for in memory, in stable time order."""
         blocks = list(self._stored_blocks(wanted, rows))
         numbers = np.concatenate([block.place.numbers(block.rows.num_rows) for block in blocks])
         table = pa.Table.from_batches([block.rows for block in blocks]).unify_dictionaries().combine_chunks()
-        parts = [timestamps_us(chunk, self._columns.ts, Place(self._reader.name)) for chunk in table.column(0).chunks]
+        place, unit = Place(self._reader.name), self._columns.unit
+        parts = [timestamps_us(chunk, self._columns.ts, place, unit) for chunk in table.column(0).chunks]
         order: Ints = np.argsort(np.concatenate(parts), kind="stable")
         for start in range(skip, len(order), rows):
             some = order[start : start + rows]
             for batch in table.take(pa.array(some)).combine_chunks().to_batches():
                 yield Block(batch, Place(self._reader.name, start, numbers[some]))
-
-    def _arriving_blocks(self, wanted: list[str], rows: int, skip: int = 0) -> Iterator[Block]:
-        """Blocks of a live stream, checked as they arrive and put in order."""
-        names, ids = self._columns, IdOrder()
-        for block in self._stored_blocks(wanted, rows):
-            ids.see(identities(block.rows.column(names.id), names.id, block.place))
-            if not ids.increasing:
-                block = Block(*self.dead_letters.sift(block.rows, block.place, self._check_unique))
-            ts = timestamps_us(block.rows.column(names.ts), names.ts, block.place)
-            leaving = self._arrivals.arrive(block.rows, ts, block.place)
-            yield from self._cut(leaving, rows)
-        if self._arrivals.notice is not None:
-            self.notices.append(self._arrivals.notice)
-        yield from self._cut(self._arrivals.end(), rows)
-
-    def _check_unique(self, rows: pa.RecordBatch, place: Place) -> None:
-        check_unique(pa.chunked_array([rows.column(self._columns.id)]), self._columns.id, place)
-
-    def _cut(self, run: Run | None, rows: int) -> Iterator[Block]:
-        if run is None:
-            return
-        for start in range(0, len(run), rows):
-            part = run.slice(start, start + rows)
-            yield Block(part.rows, Place(self._reader.name, order=part.numbers))
 
 
 def _after(blocks: Iterator[Block], skip: int) -> Iterator[Block]:
@@ -266,34 +281,93 @@ def open_trace(
     nan_as_null: bool = False,
     lateness: Lateness = DEFAULT_LATENESS,
     bad_rows: BadRows = DEFAULT_BAD_ROWS,
+    kinds: Mapping[str, str] | None = None,
+    stop: Stop | None = None,
 ) -> TraceSource:
-    """Opens a table, a file (Parquet, CSV, JSON lines), a directory of Parquet files, or a live stream.
+    """Opens a table, a file (Parquet, CSV, JSON lines), a directory of Parquet files, a pattern or list of files, the
+    address of a live source, or a live stream.
 
     Events out of order are sorted, with a notice, or refused with `assume_sorted`. NaN in an attribute that is asked
     for is refused, or a missing value with `nan_as_null`. `lateness` is about live streams, which cannot be sorted as
-    a whole: how far their events may be out of order. `bad_rows` says what becomes of rows with unusable values.
+    a whole: how far their events may be out of order. `bad_rows` says what becomes of rows with unusable values,
+    `kinds` what columns of CSV and JSON hold, where they do not show it themselves ({"x": "float"}). A live source
+    raises StreamStopped once `stop` is set.
     """
-    reader = _reader_of(events, columns)
+    if isinstance(events, SourceAddress) or is_address(events):
+        address = events if isinstance(events, SourceAddress) else parse_address(str(events))
+        stream_letters = StreamLetters(bad_rows, address.name)
+        live = open_live(address, columns, stream_letters, stop)
+        return _live_source(live, columns, lateness, stream_letters, nan_as_null, address.idle_after_s)
+    reader = _reader_of(events, columns, kinds or {}, divert=bad_rows.policy == "divert")
+    if isinstance(reader, LiveReader):
+        stream_letters = StreamLetters(bad_rows, reader.name)
+        if isinstance(events, JsonLines):
+            events.divert_to(stream_letters)
+        return _live_source(reader, columns, lateness, stream_letters, nan_as_null)
     _check_columns(reader, columns)
-    found, letters = None, DeadLetters(bad_rows, reader.name)
-    if not isinstance(reader, StreamReader):
-        found = survey(reader, columns, letters)
-        if not found.row_count and isinstance(events, str | Path):
-            raise TraceError(f"{reader.name} has no events; check that it is the right file")
-    return TraceSource(
+    batches = reader.read((columns.ts,), BLOCK_ROWS)
+    columns, guess = _with_unit(columns, next((batch.column(0) for batch in batches if batch.num_rows), None))
+    letters = DeadLetters(bad_rows, reader.name)
+    for misfit in reader.misfits:
+        letters.put_values(Place(reader.name, misfit.row), [(0, misfit.reason, misfit.values)])
+    found = survey(reader, columns, letters)
+    if not found.row_count and isinstance(events, str | Path):
+        raise TraceError(f"{reader.name} has no events; check that it is the right file")
+    source = TraceSource(reader, columns, found, assume_sorted=assume_sorted, nan_as_null=nan_as_null, letters=letters)
+    source.notices += guess
+    return source
+
+
+def _with_unit(columns: TraceColumns, first: pa.Array | None) -> tuple[TraceColumns, list[str]]:
+    """The columns with the unit of times, guessed from the first of them if nobody has said it, and what to tell."""
+    if columns.unit is not None or first is None or first.null_count == len(first):
+        return columns, []
+    kind = first.type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        return columns, []
+    values = first.drop_null().to_numpy(zero_copy_only=False)
+    whole = values[np.isfinite(values) & (np.abs(values) <= MAX_TS_US)].astype(np.int64)
+    unit, default = guessed_unit(whole), "us" if pa.types.is_integer(kind) else "s"
+    if unit in ("us", default):
+        return columns, []
+    told = (
+        f"took the times in column '{columns.ts}' for {TIME_UNITS[unit]} since 1970 (the first is "
+        f"{shown_time(int(whole[0]), unit)}); if they are {TIME_UNITS[default]}, say --ts-unit {default} "
+        f"(TraceColumns(unit='{default}'))"
+    )
+    return replace(columns, unit=unit), [told]
+
+
+def _live_source(
+    reader: LiveReader,
+    columns: TraceColumns,
+    lateness: Lateness,
+    letters: StreamLetters,
+    nan_as_null: bool,
+    idle_after_s: float | None = None,
+) -> TraceSource:
+    _check_columns(reader, columns)
+    columns, guess = _with_unit(columns, reader.sample(columns.ts))
+    live = LiveStream(reader, columns, lateness, letters, nan_as_null=nan_as_null, idle_after_s=idle_after_s)
+    source = TraceSource(
         reader,
         columns,
-        found,
-        assume_sorted=assume_sorted,
+        None,
+        assume_sorted=False,
         nan_as_null=nan_as_null,
         lateness=lateness,
         letters=letters,
+        live=live,
     )
+    source.notices += guess
+    return source
 
 
-def _reader_of(events: Events, columns: TraceColumns) -> Reader:
-    if isinstance(events, str | Path):
-        return open_file(Path(events), ts=columns.ts, categorical=columns.type)
+def _reader_of(events: Events, columns: TraceColumns, kinds: Mapping[str, str], *, divert: bool) -> Reader:
+    paths = [events] if isinstance(events, str | Path) else events
+    if isinstance(paths, list | tuple) and paths and all(isinstance(path, str | Path) for path in paths):
+        texts = (columns.id, columns.type)
+        return open_files([Path(path) for path in paths], ts=columns.ts, texts=texts, kinds=kinds, divert=divert)
     if isinstance(events, pa.RecordBatch):
         return TableReader(pa.Table.from_batches([events]))
     if isinstance(events, list | tuple) and events and all(isinstance(batch, pa.RecordBatch) for batch in events):
@@ -301,7 +375,7 @@ def _reader_of(events: Events, columns: TraceColumns) -> Reader:
     if hasattr(events, "__arrow_c_stream__") and not isinstance(events, pa.RecordBatchReader):
         return TableReader(pa.table(events))
     if isinstance(events, Iterable):
-        return StreamReader(events)
+        return BatchReader(StreamReader(events))
     raise TraceError(f"cannot read events from {type(events).__name__}; pass a pyarrow.Table, a path or RecordBatches")
 
 

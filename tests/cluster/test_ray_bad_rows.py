@@ -45,7 +45,7 @@ def test_ray_leaves_out_what_a_run_in_one_process_leaves_out(
                 spoiled,
                 units=3,
                 runtime=runtime,
-                ray=RayOptions(shufflers=2) if runtime == "ray" else None,
+                ray=RayOptions(shufflers=2 if runtime == "ray" else 1),
                 trace=decopa.TraceOptions(bad_rows=decopa.BadRows("divert", file)),
             )
             for runtime, file in files.items()
@@ -77,7 +77,7 @@ def test_a_run_with_checkpoints_keeps_its_policy(spoiled: pa.Table, ray_cluster:
             trace=decopa.TraceOptions(bad_rows=policy),
         )
         once = bad.read_text()
-        decopa.resume(tmp_path / "checkpoints", ray=RayOptions(metrics=False))
+        decopa.resume(tmp_path / "checkpoints")
         here = decopa.run(QUERY, trace, trace=decopa.TraceOptions(bad_rows=decopa.BadRows("divert")))
     assert len(once.splitlines()) == 26
     assert bad.read_text() == once

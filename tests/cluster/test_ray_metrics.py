@@ -72,7 +72,9 @@ def scraped(ray_cluster: None) -> Scraped:
     with interpreted():
         decopa.run(f"QUERY hidden {PATTERN}", events, units=2, runtime="ray", ray=RayOptions(metrics=False))
         options = RayOptions(shufflers=2, replay=Replay(rate=500.0))
-        result = decopa.run_detailed(f"QUERY shown {PATTERN}", events, units=4, runtime="ray", ray=options)
+        result = decopa.run_detailed(
+            f"QUERY shown {PATTERN}", events, units=4, strategy="left-deep", runtime="ray", ray=options
+        )
     # An actor's last numbers come together, so the run is known as a whole once every actor's total is.
     expected = sum(report.comparisons for report in result.operators) + result.matches.num_rows + result.events
     counted = ("ray_decopa_comparisons_total", "ray_decopa_query_matches_total", "ray_decopa_events_total")

@@ -138,7 +138,7 @@ def test_a_unit_that_dies_ends_the_run_with_a_clear_message(events: pa.Table) ->
     killer = threading.Thread(target=kill_a_unit)
     killer.start()
     with interpreted(), pytest.raises(DeployError, match=r"unit 0 of operator .*SEQ\(A, ?B\).* died.*nothing was writ"):
-        decopa.run(SMALL, events, units=2, runtime="ray", ray=slow)
+        decopa.run(SMALL, events, units=2, strategy="left-deep", runtime="ray", ray=slow)
     killer.join()
     assert killed
 
@@ -151,7 +151,7 @@ def test_too_few_cpus_say_how_many_are_needed(events: pa.Table) -> None:
 def test_pins_must_name_a_node_of_the_cluster(events: pa.Table) -> None:
     options = RayOptions(placement=Placement(pins={"o3": "192.0.2.1"}))
     with pytest.raises(DeployError, match=r"cannot pin 'o3' to '192.0.2.1': the cluster's nodes are"):
-        decopa.run(SMALL, events, units=2, runtime="ray", ray=options)
+        decopa.run(SMALL, events, units=2, strategy="left-deep", runtime="ray", ray=options)
 
 
 def test_a_replay_takes_its_time_and_matches_come_soon_after_their_last_event(events: pa.Table) -> None:
@@ -168,7 +168,7 @@ def test_a_slow_unit_holds_back_the_source(events: pa.Table) -> None:
     slow = RayOptions(emulate={"small/o5/0": Capacity.per_second(3_000, 1e9)}, window=2, batch_size=100)
     with interpreted():
         here = decopa.run(SMALL, events)
-        result = decopa.run_detailed(SMALL, events, units=2, runtime="ray", ray=slow)
+        result = decopa.run_detailed(SMALL, events, units=2, strategy="left-deep", runtime="ray", ray=slow)
     assert result.matches.equals(here)
     (root,) = [report for report in result.operators if report.name == "o5"]
     assert result.seconds > root.ingested / 3_000 * 0.8

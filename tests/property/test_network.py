@@ -9,7 +9,7 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from actors.columnar.jit import interpreted
-from cluster.network.local import LocalNetwork
+from cluster.network.local import LocalNetwork, in_order
 from costmodel.network import EventSourcedNetwork
 from costmodel.statistics import Statistics
 from decopa.planning.network.graph import NetworkPlan
@@ -77,3 +77,33 @@ def test_every_network_plan_finds_exactly_the_matches_of_the_query(data: st.Data
     assert sorted(map(canonical, matches_of(query, result))) == list(map(canonical, expected))
     rows = expected_rows(query, events, expected)
     assert sorted(result.to_pylist(), key=sortable) == sorted(rows, key=sortable)
+
+
+@settings(max_examples=examples(60))
+@given(st.data())
+def test_a_run_that_goes_on_from_a_cut_finds_the_same_matches(data: st.DataObject) -> None:
+    """What a lost process would be started with: states of all hosts, and the events after the cut."""
+    query = data.draw(queries(max_positions=4))
+    network = data.draw(networks(query))
+    events: list[dict[str, Any]] = data.draw(streams(query))
+    for event in events:
+        event["home"] = data.draw(st.sampled_from(network.producers(event["type"])))
+    plan = data.draw(planned(query, network))
+    table = table_of(events, ATTRIBUTES)
+    after = data.draw(st.integers(0, len(events)))
+    note(f"{query}\n{plan.to_json()}")
+    with interpreted(), poisoned_memory():
+        first = LocalNetwork(plan, open_trace(table), "home", batch_size=1, interleaving=Random(after))
+        for place, batch in enumerate(first.batches()):
+            if place < after:
+                first.feed(batch)
+        states, before = first.cut(1)
+        second = LocalNetwork(plan, open_trace(table), "home", batch_size=1, states=states)
+        for place, batch in enumerate(second.batches()):
+            if place >= after:
+                second.feed(batch)
+        second.finish()
+        found = [in_order([*before.get(part, ()), table]) for part, table in enumerate(second.matches())]
+        result = result_table([query], found)
+    expected = brute_force(query, events)
+    assert sorted(map(canonical, matches_of(query, result))) == list(map(canonical, expected))

@@ -50,6 +50,9 @@ class Checkpoint:
 
 
 class CrashingCluster:
+    #: Up to where a draw between 0 and 1 means a crash, a checkpoint, a block; beyond, a message is delivered.
+    odds = (0.03, 0.1, 0.22)
+
     def __init__(self, plan: Plan, events: pa.Table, *, shufflers: int, chaos: Random, crashes: int) -> None:
         self._chaos, self._crashes = chaos, crashes
         source = open_trace(events)
@@ -75,13 +78,14 @@ class CrashingCluster:
     def _step(self) -> bool:
         """One thing happens: a block is fed, a message comes, a checkpoint begins, a process dies. True at the end."""
         choice = self._chaos.random()
-        if choice < 0.03 and self._crashes:
+        crash, checkpoint, block = self.odds
+        if choice < crash and self._crashes:
             self._crashes -= 1
             self.recoveries += 1
             self._start()
-        elif choice < 0.1 and self._pending is None and not self._ended:
+        elif choice < checkpoint and self._pending is None and not self._ended:
             self._begin_checkpoint()
-        elif choice < 0.22 and not self._ended:
+        elif choice < block and not self._ended:
             self._feed()
         elif self._on_their_way:
             self._deliver_one()

@@ -45,6 +45,7 @@ from decopa.query.predicate import (
     rewrite,
 )
 from decopa.query.query import MAX_POSITIONS, Query
+from decopa.query.summary import Aggregate, Summary
 
 #: Terminals of the grammar as a person would say them.
 _SPOKEN = {
@@ -143,22 +144,48 @@ def _hint(expected: set[str], found: str, text: str) -> str:
 
 # ------------------------------------------------------------- tree -> values
 def _query(statement: Tree[Token], default_name: str) -> Query:
-    name, pattern, where, window, *returns = statement.children
+    name, pattern, where, window, returned = statement.children
     predicate = () if where is None else (_predicate(where),)  # type: ignore[arg-type]
     line, column = statement.meta.line, statement.meta.column
     try:
+        returns, summary = _returned(returned)  # type: ignore[arg-type]
         query = Query(
             pattern=_pattern(pattern),  # type: ignore[arg-type]
             where=predicate,
             window_us=_window(window),  # type: ignore[arg-type]
             name=default_name if name is None else _name(name),  # type: ignore[arg-type]
-            returns=tuple(_attr(item) for item in returns if item is not None),  # type: ignore[arg-type]
+            returns=returns,
+            summary=summary,
         )
         if len(str(query)) > MAX_TEXT_LENGTH:  # plans and checkpoints hold it as text
             raise QueryError(f"written out, the query has more than {MAX_TEXT_LENGTH} characters; shorten it")
     except QueryError as err:
         raise err if err.line is not None else QueryError(str(err), line=line, column=column) from None
     return query
+
+
+def _returned(node: Tree[Token] | None) -> tuple[tuple[Attr, ...], Summary | None]:
+    """The attributes that matches carry to RETURN, and what is computed over them, if anything is."""
+    if node is None:
+        return (), None
+    *items, group, every = node.children
+    found = tuple(_item(item) for item in items)  # type: ignore[arg-type]
+    if group is None and every is None and all(isinstance(item, Attr) for item in found):
+        return tuple(item for item in found if isinstance(item, Attr)), None
+    keys = () if group is None else tuple(_attr(child) for child in group.children)  # type: ignore[union-attr, arg-type]
+    period = None if every is None else _duration_us(every.children[0])  # type: ignore[union-attr, arg-type]
+    summary = Summary(found, keys, period)
+    return summary.attributes, summary
+
+
+def _item(node: Tree[Token]) -> Attr | Aggregate:
+    if node.data == "attribute":
+        return _attr(node)
+    function, of = node.children
+    try:
+        return Aggregate(_name(function).lower(), None if isinstance(of, Token) else _attr(of))  # type: ignore[arg-type]
+    except QueryError as err:
+        raise _located(node, str(err)) from None
 
 
 def _located(node: Tree[Token] | Token, message: str) -> QueryError:

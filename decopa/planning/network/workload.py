@@ -7,7 +7,7 @@ same in both.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from decopa.planning.network.amuse import amuse
 from decopa.planning.network.baselines import gathered, naive, operator_placement, where_born
@@ -20,6 +20,8 @@ from decopa.planning.network.subplan import Flows, SubPlan, Workspace
 #: One query's plans (one, or one for each box), given the transfers of the others.
 QueryPlanner = Callable[[Instance, Flows], tuple[SubPlan, ...]]
 _CLOSE = 1e-9
+#: Up to these sizes a problem is small.
+_SMALL_NODES, _SMALL_TYPES = 6, 5
 
 
 @dataclass(frozen=True)
@@ -100,18 +102,25 @@ def _known(instances: Sequence[Instance], workspace: Workspace) -> list[Workload
 
 
 def _searching(workspace: Workspace, effort: WorkloadEffort) -> QueryPlanner:
-    def plans(instance: Instance, paid: Flows) -> list[SubPlan]:
-        return CoverSearch(instance, workspace, effort=effort.cover, existing=paid).run()
+    def plans(instance: Instance, paid: Flows, cover: Effort = effort.cover) -> list[SubPlan]:
+        return CoverSearch(instance, workspace, effort=cover, existing=paid).run()
 
     def planned(instance: Instance, paid: Flows) -> tuple[SubPlan, ...]:
         if len(instance.aliases) == 1:
             return (where_born(instance, workspace),)
-        whole = plans(instance, paid)[0]
+        whole = plans(instance, paid, _widened(effort.cover, instance))[0]
         if effort.boxes and 1 < instance.bindings(instance.full) <= MAX_SINGLE:
             return BoxSearch(workspace, plans, paid, max_planned=effort.boxes).run(whole).plans
         return (whole,)
 
     return planned
+
+
+def _widened(effort: Effort, instance: Instance) -> Effort:
+    """Small problems are searched wider, since that takes little time there."""
+    if len(instance.nodes) > _SMALL_NODES or len(instance.primitives) > _SMALL_TYPES:
+        return effort
+    return replace(effort, plans=4, kept=48, partial=12, tried=12, nodes=_SMALL_NODES)
 
 
 def _settled(

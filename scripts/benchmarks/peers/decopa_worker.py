@@ -16,7 +16,9 @@ import pyarrow.parquet as pq
 
 import decopa
 from actors.group import Limits
+from actors.outlet import OutletSpec
 from cluster.local import DEFAULT_BATCH_SIZE, LocalRuntime
+from decopa.choices import Order
 from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan
 from scripts.benchmarks.peers.job import Job, Outcome, worker
@@ -68,15 +70,15 @@ def rare_first(query: SequenceQuery, trace: pa.Table) -> Plan:
 
 def run_local(plan: Plan, trace: pa.Table, batch_size: int = DEFAULT_BATCH_SIZE, *, in_order: bool = False) -> Outcome:
     """`in_order` makes an Arrow table in canonical order of the matches, as `decopa.run` and the Ray runtime do."""
+    outlet = OutletSpec(Order.CANONICAL if in_order else Order.ANY)
     began = time.perf_counter()
-    runtime = LocalRuntime(plan, open_trace(trace), limits=UNLIMITED, ordered=in_order, batch_size=batch_size)
+    runtime = LocalRuntime(plan, open_trace(trace), limits=UNLIMITED, outlet=outlet, batch_size=batch_size)
     runtime.run()
-    (sink,) = runtime.sinks
-    table = sink.table() if in_order else None
+    found = runtime.outcomes
     seconds = time.perf_counter() - began
-    outcome = Outcome(sink.rows if table is None else table.num_rows, trace.num_rows, seconds)
+    outcome = Outcome(runtime.matches, trace.num_rows, seconds)
     # A runtime refers to itself: until it is collected the next run has to take fresh memory from the system.
-    del runtime, sink, table
+    del runtime, found
     gc.collect()
     return outcome
 

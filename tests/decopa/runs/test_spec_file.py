@@ -61,8 +61,10 @@ FULL = RunSpec(
         wait_for_nodes_s=60.0,
     ),
     "ray",
-    Output("matches", "jsonl", True),
+    Output("matches", "jsonl", True, 10**6),
     Checkpoints("checkpoints", 0.5, 4, 6),
+    "end",
+    True,
 )
 
 

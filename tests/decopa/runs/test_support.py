@@ -44,6 +44,9 @@ ASKING = {
     "--emulate": RunSpec(ray=RayOptions(emulate={"": Capacity.per_second(1, 1)})),
     "--spill": RunSpec(limits=Limits(spill=Spill(Path("folder")))),
     "--overwrite": RunSpec(output=Output("matches.parquet", overwrite=True)),
+    "--out none": RunSpec(count=True),
+    "--order": RunSpec(order="end"),
+    "--max-out-mb": RunSpec(output=Output("matches", max_bytes=1)),
 }
 
 

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from decopa.errors import OutputError, TraceError
-from shuffler.source.dead_letters import LONGEST_VALUE, BadRows
+from shuffler.source.dead_letters import BadRows
+from shuffler.source.letters import LONGEST_VALUE
 from shuffler.source.trace import TraceSource, open_trace
 from tests.support.small_traces import trace
 
@@ -154,7 +155,7 @@ def test_blocks_without_bad_rows_are_handed_on_as_they_are() -> None:
 
 
 def test_a_column_of_the_wrong_kind_is_no_matter_of_rows() -> None:
-    with pytest.raises(TraceError, match="column 'ts' holds string, not times"):
+    with pytest.raises(TraceError, match="column 'ts' holds text such as 'x', not times; name another column"):
         opened(trace(ts=["x", "y"]))
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from decopa.errors import TraceError
 from shuffler.source import json_lines
+from shuffler.source.dead_letters import BadRows
 from shuffler.source.json_lines import JsonLines
 from shuffler.source.stopping import Stop, StreamStopped
+from shuffler.source.trace import open_trace
 
 A = b'{"id": 1, "ts": 5, "type": "A", "x": 1}\n'
 B = b'{"id": 2, "ts": 6, "type": "B", "x": 2}\n'
@@ -139,3 +143,16 @@ def test_first_lines_that_keep_coming_do_not_hold_the_stream_up(
     JsonLines(pipe[0], ts="ts", kinds={})
     assert waits == [None, 1.5, 0.5, 0.0]
     os.close(pipe[1])
+
+
+def test_bad_lines_are_put_aside_if_they_may_be(pipe: tuple[int, int], tmp_path: Path) -> None:
+    os.write(pipe[1], A)
+    lines = JsonLines(pipe[0], ts="ts", kinds={})
+    letters = tmp_path / "bad.jsonl"
+    source = open_trace(lines, bad_rows=BadRows("divert", letters))
+    os.write(pipe[1], b'{"id": 2, "ts": 6, "type"\n' + B.replace(b": 2}", b': "two"}') + B)
+    os.close(pipe[1])
+    assert [row["id"] for block in source.blocks(["x"], 10) for row in block.rows.to_pylist()] == [1, 2]
+    written = [json.loads(line) for line in letters.read_text().splitlines()]
+    assert [(one["row"], one["values"]["line"][:12]) for one in written] == [(2, '{"id": 2, "t'), (3, '{"id": 2, "t')]
+    assert len(source.dead_letters) == 2

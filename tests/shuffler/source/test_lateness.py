@@ -176,7 +176,8 @@ def test_exactly_the_late_events_are_dropped_wherever_the_stream_is_cut(
         most = max(max(times[:row]) - times[row] for row in late)
         events = "event" if len(late) == 1 else "events"
         assert source.notices == [
-            f"dropped {len(late)} late {events}: up to {most} us behind the newest, and {allowed_us} us are allowed"
+            f"dropped {len(late)} late {events} of the stream: up to {most} us behind the newest, and {allowed_us} us "
+            "are allowed"
         ]
     else:
         assert source.notices == []
@@ -200,7 +201,7 @@ def test_a_late_event_is_refused_with_how_late_it_is_and_what_to_do() -> None:
     assert str(caught.value) == (
         "the stream: column 'ts', row 5: 1020 is earlier than the row before; a live stream must come in time order "
         "up to the allowed lateness of 1,500 us, and this is 1,980 us behind the newest event; allow more lateness "
-        "with --allowed-lateness, or --late drop"
+        "with --allowed-lateness, or choose --late drop or divert"
     )
 
 
@@ -230,7 +231,9 @@ def test_late_events_are_counted_as_they_come() -> None:
     source = opened([10, 5, 20, 6, 7], allowed_us=0, policy="drop")
     assert [source.late_events for _ in source.batches([], 10)] == [0, 1]
     assert source.late_events == 3
-    assert source.notices == ["dropped 3 late events: up to 14 us behind the newest, and 0 us are allowed"]
+    assert source.notices == [
+        "dropped 3 late events of the stream: up to 14 us behind the newest, and 0 us are allowed"
+    ]
 
 
 def test_the_matches_are_those_of_the_events_that_were_not_late() -> None:

@@ -301,7 +301,7 @@ def test_two_csv_columns_of_one_name_are_refused(tmp_path: Path) -> None:
     assert "two columns are called 'x'" in refusal(csv_file(tmp_path, "id,ts,type,x,x\n1,1,A,1,1\n"))
 
 
-@pytest.mark.parametrize("text", ["", "not json", '{"id": 1\n', '{"id": 1}\n{"id": "a"}\n'])
+@pytest.mark.parametrize("text", ["", "not json", '{"id": 1\n'])
 def test_broken_json_lines_are_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "trace.jsonl"
     path.write_text(text)

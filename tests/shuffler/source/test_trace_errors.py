@@ -105,9 +105,17 @@ def test_a_missing_time_is_refused() -> None:
     assert message == "the table: column 'ts', row 2: has no timestamp; give it one or leave the event out"
 
 
-@pytest.mark.parametrize("times", [[1.0, 2.0], ["then", "now"], [1.0, float("nan")]])
-def test_times_that_are_no_times_are_refused(times: list[object]) -> None:
-    assert "not times; make it timestamps or whole microseconds" in refusal(trace(ts=times))
+@pytest.mark.parametrize(
+    ("times", "problem"),
+    [
+        ([[1], [2]], "column 'ts' holds list<item: int64>, not times; make it timestamps or numbers"),
+        (["then", "now"], "column 'ts' holds text such as 'then', not times"),
+        (["2024-05-01 10:00", "now"], "column 'ts', row 2: now is no time; write it like 2024-05-01 10:00:00.25"),
+        ([1.0, float("nan")], "column 'ts', row 2: nan is out of range for seconds; check its unit (--ts-unit)"),
+    ],
+)
+def test_times_that_are_no_times_are_refused(times: list[object], problem: str) -> None:
+    assert problem in refusal(trace(ts=times))
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us"])

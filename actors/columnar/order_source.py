@@ -1,0 +1,131 @@
+"""The compiled part of `ordering`: whether rows are in order, and the order that they have to be brought into."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from textwrap import indent
+
+
+def order_source(lists: Sequence[bool]) -> str:
+    """The module with `disorder`, `by_first` and `sort_ties`; a flag per key says whether it holds lists.
+
+    The first key is a plain column. A list is given by where it begins, its length and the members of all lists.
+    """
+    arguments = [f"K{n}" if not is_list else f"B{n}, L{n}, H{n}" for n, is_list in enumerate(lists)]
+    steps = [(_LIST if is_list else _PLAIN).replace("<n>", str(n)) for n, is_list in enumerate(lists) if n]
+    text = _TEMPLATE.replace("<keys>", ", ".join(arguments))
+    return text.replace("    <steps>", indent("\n".join(steps) or "pass", "    "))
+
+
+_PLAIN = """if K<n>[i] != K<n>[j]:
+    return -1 if K<n>[i] < K<n>[j] else 1"""
+_LIST = """for m in range(np.uint64(min(L<n>[i], L<n>[j]))):
+    one = H<n>[np.uint64(B<n>[i]) + m]
+    other = H<n>[np.uint64(B<n>[j]) + m]
+    if one != other:
+        return -1 if one < other else 1
+if L<n>[i] != L<n>[j]:
+    return -1 if L<n>[i] < L<n>[j] else 1"""
+
+# Places are unsigned where they index columns: Numba then leaves out the check for negative indices.
+_TEMPLATE = '''@jit
+def compare(i, j, <keys>):
+    """-1, 0 or 1: row i against row j, by all keys but the first."""
+    <steps>
+    return 0
+
+
+@jit
+def disorder(<keys>):
+    """0 if rows are in order, 1 if only rows that are equal in the first key are not, else 2."""
+    found = 0
+    for row in range(np.uint64(1), np.uint64(K0.shape[0])):
+        before = row - np.uint64(1)
+        if K0[row] <= K0[before]:
+            if K0[row] < K0[before]:
+                return 2
+            if found == 0 and compare(row, before, <keys>) < 0:
+                found = 1
+    return found
+
+
+@jit
+def by_first(K0, order, spare):
+    """Sorts `order`, which counts the rows, by the first key; rows of equal keys stay as they are."""
+    count = np.uint64(K0.shape[0])
+    least = K0.min()
+    widest = np.uint64(K0.max() - least)
+    number_bits = np.uint64(0)
+    while (count >> number_bits) > np.uint64(0):
+        number_bits += np.uint64(1)
+    if (widest >> (np.uint64(63) - number_bits)) > np.uint64(0):  # no room for key and row number in one integer
+        order[:] = np.argsort(K0, kind="mergesort")
+        return
+    packed = order.view(np.uint64)
+    other = spare.view(np.uint64)
+    for row in range(count):
+        packed[row] = (np.uint64(K0[row] - least) << number_bits) | row
+    shift = number_bits
+    moves = 0
+    places = np.empty(2049, np.int64)
+    while (widest >> (shift - number_bits)) > np.uint64(0):
+        places[:] = 0
+        for n in range(count):
+            places[((packed[n] >> shift) & np.uint64(2047)) + np.uint64(1)] += 1
+        for n in range(np.uint64(1), np.uint64(2049)):
+            places[n] += places[n - np.uint64(1)]
+        for n in range(count):
+            digit = (packed[n] >> shift) & np.uint64(2047)
+            other[np.uint64(places[digit])] = packed[n]
+            places[digit] += 1
+        packed, other = other, packed
+        moves += 1
+        shift += np.uint64(11)
+    mask = (np.uint64(1) << number_bits) - np.uint64(1)
+    for n in range(count):
+        order[n] = np.int64(packed[n] & mask)
+
+
+@jit
+def sort_ties(order, spare, <keys>):
+    """Sorts `order` by the further keys where rows are equal in the first one; short of work if they are sorted."""
+    count = order.shape[0]
+    start = 0
+    while start < count:
+        stop = start + 1
+        sorted_until = -1
+        while stop < count and K0[order[stop]] == K0[order[start]]:
+            if sorted_until < 0 and compare(order[stop], order[stop - 1], <keys>) < 0:
+                sorted_until = stop
+            stop += 1
+        while sorted_until >= 0:  # rows come as a few runs that are in order: neighbours are merged until one is left
+            sorted_until = -1
+            left = start
+            while left < stop:
+                middle = left + 1
+                while middle < stop and compare(order[middle], order[middle - 1], <keys>) >= 0:
+                    middle += 1
+                right = middle
+                if right < stop:
+                    right += 1
+                    while right < stop and compare(order[right], order[right - 1], <keys>) >= 0:
+                        right += 1
+                    spare[left:middle] = order[left:middle]
+                    one, two, place = left, middle, left
+                    while one < middle and two < right:
+                        if compare(order[two], spare[one], <keys>) < 0:
+                            order[place] = order[two]
+                            two += 1
+                        else:
+                            order[place] = spare[one]
+                            one += 1
+                        place += 1
+                    while one < middle:
+                        order[place] = spare[one]
+                        one += 1
+                        place += 1
+                    if left > start or right < stop:
+                        sorted_until = right
+                left = right
+        start = stop
+'''
