@@ -86,8 +86,12 @@ class BlockSource(Protocol):
         """
         ...
 
-    def stored_blocks(self, attributes: Collection[str], skip: int = 0, *, paced: bool) -> StoredBlocks | None:
-        """The same events as rows of files, for shufflers that see the files; None if there are no files to read."""
+    def stored_blocks(self, attributes: Collection[str], skip: int = 0, *, whole_groups: bool) -> StoredBlocks | None:
+        """The same events as rows of files, for shufflers that see the files; None if there are no files to read.
+
+        `whole_groups` makes a block of every row group, since reading a part of one takes reading all of it; else
+        blocks are as small as those of `feed_blocks`, for streams that are paced or cut often.
+        """
         ...
 
 
@@ -116,14 +120,12 @@ class TraceBlocks:
         for block in self._source.blocks(attributes, self._rows, skip=skip):
             yield pack_block(block, self.format)
 
-    def stored_blocks(self, attributes: Collection[str], skip: int = 0, *, paced: bool) -> StoredBlocks | None:
+    def stored_blocks(self, attributes: Collection[str], skip: int = 0, *, whole_groups: bool) -> StoredBlocks | None:
         stored = self._source.stored
         if stored is None:
             return None
-        # A whole row group where nothing has to be paced: whoever reads a part of one reads all of it.
-        return StoredBlocks(
-            stored.files, self._places(stored, attributes, self._rows if paced else MOST_GROUP_ROWS, skip)
-        )
+        most = MOST_GROUP_ROWS if whole_groups else self._rows
+        return StoredBlocks(stored.files, self._places(stored, attributes, most, skip))
 
     def _places(self, stored: StoredTrace, attributes: Collection[str], most: int, skip: int) -> Iterator[FeedBlock]:
         first_row, first_ts, reader = skip, None, RowReader()

@@ -101,7 +101,10 @@ def planned_homes(topology: Topology, placement: Placement) -> dict[str, str]:
     sinks = dict.fromkeys(topology.sink_names, here)
     room = free_cpus()
     room[here] = room.get(here, 0) + len(sinks)
-    return place_by_edges([*names, *sinks], placement.flows, room, pinned | sinks)
+    try:
+        return place_by_edges([*names, *sinks], placement.flows, room, pinned | sinks)
+    except DeployError as err:
+        raise NoRoom(str(err)) from err
 
 
 def free_cpus() -> dict[str, int]:

@@ -64,8 +64,8 @@ class RayRuntime:
                 session.watch = lambda: _look(deployment, watch)
             if recorder is not None:
                 recorder.look(deployment, 0)  # curves begin at nothing
-            started = time.perf_counter()
-            for block in session.blocks_of(self._source, self._attributes, paced=self._options.replay.is_paced):
+            started, paced = time.perf_counter(), self._options.replay.is_paced
+            for block in session.blocks_of(self._source, self._attributes, whole_groups=not paced):
                 if block is None:
                     session.pause()
                 else:

@@ -139,11 +139,11 @@ class Session:
         self._step()
 
     def blocks_of(
-        self, source: BlockSource, attributes: Collection[str], *, paced: bool, saved: bytes | None = None
+        self, source: BlockSource, attributes: Collection[str], *, whole_groups: bool, saved: bytes | None = None
     ) -> Iterator[FeedBlock | None]:
         """The blocks from the present place in the stream on. Where all shufflers see the files of a stored trace, they
         read it themselves: the driver hands out work then, and no event passes through it."""
-        stored = source.stored_blocks(attributes, self.events, paced=paced)
+        stored = source.stored_blocks(attributes, self.events, whole_groups=whole_groups)
         if stored is not None:
             shufflers = self._deployment.shufflers
             if all(self._ask(shuffler.sees, name, stored.files) for name, shuffler in shufflers.items()):

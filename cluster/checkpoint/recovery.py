@@ -202,8 +202,7 @@ class CheckpointedRuntime:
                 self._recovered(result.recoveries[-1])
         started = time.perf_counter()
         try:
-            paced = self._options.replay.is_paced
-            for block in session.blocks_of(self._source, self._attributes, paced=paced, saved=saved):
+            for block in session.blocks_of(self._source, self._attributes, whole_groups=False, saved=saved):
                 if block is None:
                     session.pause()
                 else:
