@@ -62,7 +62,8 @@ class ProcessingUnit:
         self._title = spec.plan.text(spec.operator)
         self._max_state_bytes, self._spills = max_state_bytes, spill is not None
         forms_groups = spec.plan.rule(spec.operator) in (Rule.KLEENE_UNARY, Rule.KLEENE_BINARY)
-        self._max_groups = max_groups if forms_groups else None
+        # Groups that are counted take no room.
+        self._max_groups = max_groups if forms_groups and not spec.counting else None
         self.memory = StateMemory(max_state_bytes, spill)
         spec = replace(spec, memory=self.memory)
         self.logic = _LOGIC[spec.roles.rule](spec)  # type: ignore[call-arg]

@@ -52,8 +52,7 @@ def register(commands: Subparsers) -> None:
     add_output_arguments(
         parser,
         "where matches go: .parquet, .csv (lists joined by ';') or .jsonl, or a new or empty folder, to which the "
-        "processes that find matches write Parquet files (of a live stream: parts); 'none' counts matches without making "
-        "them",
+        "processes that find matches write Parquet files (of a live stream: parts); 'none' counts and makes no match",
     )
     add_quiet_argument(parser)
     run_options.add_runtime_arguments(parser)
