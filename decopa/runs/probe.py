@@ -14,7 +14,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from actors.group import Limits
+from actors.outlet import OutletSpec
 from cluster.local import LocalRuntime
+from decopa.choices import Order
 from decopa.errors import LimitError
 from decopa.planning.plan import Plan
 from decopa.runs.guard import Guard
@@ -67,7 +69,9 @@ def probe(plan: Plan, source: TraceSource, limits: Limits, seconds: float) -> Pr
 def _run(plan: Plan, source: Any, limits: Limits, batch_size: int) -> int:
     """Events that the plan came to."""
     guard = Guard(plan, limits, [None] * len(plan.parts))
-    runtime = LocalRuntime(plan, source, batch_size=batch_size, limits=limits, watch=guard)
+    runtime = LocalRuntime(
+        plan, source, batch_size=batch_size, limits=limits, outlet=OutletSpec(Order.ANY), watch=guard
+    )
     with suppress(LimitError):  # cut off: what it did so far is what it shows
         runtime.run()
     return runtime.events
