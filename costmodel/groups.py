@@ -265,7 +265,7 @@ def _walks_in(
     one, other = (np.broadcast_to(side, (len(mine), longest, longest)) for side in (event[:, :, None], event[:, None]))
     fit = np.triu(np.ones((longest, longest), dtype=np.bool_), 1) & there[:, None, :] & there[:, :, None]
     fit &= times[:, None, :] - times[:, :, None] <= space.window_us
-    later = fit.sum(axis=2)  # members behind each one that lie within the window: all of them are tried
+    behind = fit.sum(axis=2)  # members behind each one that lie within the window: all of them are tried
     at = np.flatnonzero(fit)
     if len(at):
         earlier, later = one.reshape(-1)[at], other.reshape(-1)[at]
@@ -289,7 +289,7 @@ def _walks_in(
             # The chosen one is the n-th of those that are possible, n at random.
             nth = (space.rng.random(len(mine)) * choices).astype(np.int64)
             chosen = np.argmax(np.cumsum(possible, axis=1) > nth[:, None], axis=1)
-            tried += np.where(choices > 0, weight * later[rows, chosen], 0.0)
+            tried += np.where(choices > 0, weight * behind[rows, chosen], 0.0)
             fitting = np.where((choices > 0)[:, None], fitting, False) & fit[rows, chosen]
             possible = fitting
     return total / _WALKS, tried / _WALKS
