@@ -37,12 +37,13 @@ _MOST_LOG = 690.0
 @dataclass(frozen=True, slots=True)
 class GroupCount:
     """Groups in all the events that were looked at, with the standard error; `members` is the mean size of a family,
-    `largest` the size of the largest seen."""
+    `largest` the size of the largest seen. `tried` is how often a member was held against a group to find them."""
 
     groups: float
     standard_error: float
     members: float
     largest: int
+    tried: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -79,8 +80,9 @@ def count_groups(space: JoinSpace, alias: str, rest: JoinSample | None) -> Group
         weights = 1.0 / (count * chances[chosen])
     sampled = rest.taken(chosen)
     families = _families(space, sampled, alias, conditions, low[chosen], high[chosen])
-    counts = _subsets(space, sampled, alias, families, between)
+    counts, tries = _subsets(space, sampled, alias, families, between)
     values = counts * weights * rest.weight
+    tried = float((tries * weights).sum()) * rest.weight
     total = float(values.sum())
     sizes = families.sizes
     if not rest.complete:
@@ -89,7 +91,8 @@ def count_groups(space: JoinSpace, alias: str, rest: JoinSample | None) -> Group
         error = 0.0 if fitting else math.sqrt(len(values) * float(values.var()))
     if between:
         error = math.hypot(error, _walk_error(values))
-    return GroupCount(total, min(error, total), float(np.average(sizes, weights=weights)), int(sizes.max(initial=0)))
+    mean = float(np.average(sizes, weights=weights))
+    return GroupCount(total, min(error, total), mean, int(sizes.max(initial=0)), tried)
 
 
 def _between_parts(values: Floats, part: Ints) -> float:
@@ -113,7 +116,7 @@ def _count_alone(space: JoinSpace, alias: str, between: Sequence[Predicate]) -> 
     sizes = later + 1
     if not between:
         total = _power_sum(later[counted], np.ones(int(counted.sum())))
-        return GroupCount(total, 0.0, float(sizes.mean()), int(sizes.max()))
+        return GroupCount(total, 0.0, float(sizes.mean()), int(sizes.max()), total)
     chosen, weights = np.flatnonzero(counted), np.ones(int(counted.sum()))
     most = int(min(_MATCHES, max(20, _TABLE / max(1.0, float((sizes**2).mean())))))
     if len(chosen) > most:
@@ -124,11 +127,12 @@ def _count_alone(space: JoinSpace, alias: str, between: Sequence[Predicate]) -> 
     starts = np.cumsum(sizes[chosen]) - sizes[chosen]
     event = rows[chosen[owner] + np.arange(len(owner)) - starts[owner]]
     families = _Families(owner, event, len(chosen))
-    values = _walks(space, alias, families, between, only_from_first=True) * weights
+    counts, tries = _walks(space, alias, families, between, only_from_first=True)
+    values = counts * weights
     total = float(values.sum())
     spread = 0.0 if len(chosen) == int(counted.sum()) else math.sqrt(len(values) * float(values.var()))
     error = math.hypot(spread, _walk_error(values))
-    return GroupCount(total, min(error, total), float(sizes.mean()), int(sizes.max()))
+    return GroupCount(total, min(error, total), float(sizes.mean()), int(sizes.max()), float((tries * weights).sum()))
 
 
 def _chances(
@@ -174,8 +178,9 @@ def _fulfilled(space: JoinSpace, conditions: Sequence[Condition], rows: Mapping[
 
 def _subsets(
     space: JoinSpace, sample: JoinSample, alias: str, families: _Families, between: Sequence[Predicate]
-) -> Floats:
-    """Groups of each match that are counted here: those whose earliest event, or the match's, is anchored."""
+) -> tuple[Floats, Floats]:
+    """Groups of each match that are counted here: those whose earliest event, or the match's, is anchored; and how
+    often a member is held against a group to find them: once for each, unless members must fit each other."""
     earliest = np.minimum.reduce(list(sample.rows.values()))
     first = space.times[earliest]
     times = space.times[families.event]
@@ -194,7 +199,7 @@ def _subsets(
         use = before & allowed
         powers = np.exp(np.minimum(followers[use] * math.log(2), _MOST_LOG))
         counts += np.bincount(families.owner[use], weights=powers, minlength=families.count)
-    return counts
+    return counts, counts
 
 
 def _within(space: JoinSpace, families: _Families, times: Ints, last: Ints) -> Ints:
@@ -219,25 +224,26 @@ def _walks(
     *,
     allowed: Mask | None = None,
     only_from_first: bool = False,
-) -> Floats:
-    """The number of groups of each family, estimated by random walks through the tree of its groups.
+) -> tuple[Floats, Floats]:
+    """The number of groups of each family, estimated by random walks through the tree of its groups, and of the members
+    held against groups on the way.
 
     A walk adds to a group one of the later members that fit all of it, at random; the numbers of choices, multiplied
     along the way, add up to the number of groups on average. `allowed` are the members that a group may begin with.
     """
     sizes = families.sizes
     longest = int(sizes.max(initial=0))
-    result = np.zeros(families.count)
+    result, tries = np.zeros(families.count), np.zeros(families.count)
     if not longest:
-        return result
+        return result, tries
     starts = np.cumsum(sizes) - sizes
     step = max(1, int(_TABLE / longest**2))
     for begin in range(0, families.count, step):
         mine = np.arange(begin, min(begin + step, families.count))
-        result[mine] = _walks_in(
+        result[mine], tries[mine] = _walks_in(
             space, alias, families, between, mine, starts, sizes, longest, allowed, only_from_first
         )
-    return result
+    return result, tries
 
 
 def _walks_in(
@@ -251,7 +257,7 @@ def _walks_in(
     longest: int,
     allowed: Mask | None,
     only_from_first: bool,
-) -> Floats:
+) -> tuple[Floats, Floats]:
     place = np.minimum(starts[mine, None] + np.arange(longest), max(len(families.event) - 1, 0))
     there = np.arange(longest) < sizes[mine, None]
     event = families.event[place]
@@ -259,6 +265,7 @@ def _walks_in(
     one, other = (np.broadcast_to(side, (len(mine), longest, longest)) for side in (event[:, :, None], event[:, None]))
     fit = np.triu(np.ones((longest, longest), dtype=np.bool_), 1) & there[:, None, :] & there[:, :, None]
     fit &= times[:, None, :] - times[:, :, None] <= space.window_us
+    behind = fit.sum(axis=2)  # members behind each one that lie within the window: all of them are tried
     at = np.flatnonzero(fit)
     if len(at):
         earlier, later = one.reshape(-1)[at], other.reshape(-1)[at]
@@ -269,7 +276,7 @@ def _walks_in(
     begin = there & (allowed[place] if allowed is not None else True)
     if only_from_first:
         begin = begin & (np.arange(longest) == 0)
-    total = np.zeros(len(mine))
+    total, tried = np.zeros(len(mine)), begin.sum(axis=1).astype(np.float64) * _WALKS
     rows = np.arange(len(mine))
     for _ in range(_WALKS):
         possible, fitting, weight = begin, there, np.ones(len(mine))
@@ -277,14 +284,15 @@ def _walks_in(
             choices = possible.sum(axis=1)
             if not choices.any():
                 break
-            weight = np.minimum(weight * choices, 1e300)
+            weight = np.minimum(weight * choices, 1e280)
             total += weight
             # The chosen one is the n-th of those that are possible, n at random.
             nth = (space.rng.random(len(mine)) * choices).astype(np.int64)
             chosen = np.argmax(np.cumsum(possible, axis=1) > nth[:, None], axis=1)
+            tried += np.where(choices > 0, weight * behind[rows, chosen], 0.0)
             fitting = np.where((choices > 0)[:, None], fitting, False) & fit[rows, chosen]
             possible = fitting
-    return total / _WALKS
+    return total / _WALKS, tried / _WALKS
 
 
 def _power_sum(exponents: Ints, weights: Floats) -> float:

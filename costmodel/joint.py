@@ -105,6 +105,7 @@ class JointMeasurement:
                 min(max(counted.standard_error, seen if not counted.groups else 0.0) * per_group, MAX_VALUE),
                 counted.members,
                 counted.largest,
+                max(1.0, counted.tried / counted.groups) if counted.groups else 1.0,
             )
 
     def _negations(self) -> Iterable[NegationShare]:

@@ -150,6 +150,13 @@ class QueryRates:
             found += [] if known is None else [known]
         return found
 
+    def tries(self, aliases: Collection[str], alias: str) -> float:
+        """How often a member is held against a group, for each group of a KL position beside the others."""
+        plain, kleene = positive_aliases(self._pattern(frozenset(aliases), frozenset([alias])))
+        alone = self._pattern(frozenset([*plain, *kleene]), frozenset([alias]), positive=True)
+        measured = self.statistics.group_rate(alone)
+        return 1.0 if measured is None else measured.tried
+
     def _log_plain(self, pattern: Pattern, plain: list[str]) -> float:
         """The logarithm of the matches of the plain positions per window, in the orders that the pattern allows."""
         log_rest = log_time_factor(pattern, self.model.time_order) + self._log_selectivity(pattern)

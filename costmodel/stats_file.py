@@ -14,7 +14,7 @@
       "profiles": {"A": {"peak_rate": 3120, "variation": 0.8, "share": 0.31}},
       "meetings": [{"types": ["A", "B"], "times": 1.3}],
       "groups": [{"sub_query": "SEQ(A a, KL(B b))", "per_window": 5400.0, "standard_error": 310.0, "members": 4.2,
-                  "largest": 11}],
+                  "largest": 11, "tried": 1.0}],
       "negations": [{"sub_query": "SEQ(A a, NOT(B b), C c)", "blocked": 0.4, "standard_error": 0.01, "compared": 3.1,
                      "waiting": 0.0}]
     }
@@ -40,7 +40,7 @@ VERSION = 1
 _REQUIRED = ("format", "version", "window_us", "rates", "selectivities")
 _OPTIONAL = ("filter_shares", "default_selectivity", "measured_for", "profiles", "meetings", "groups", "negations")
 _PROFILE = ("peak_rate", "variation", "share")
-_GROUPS = ("per_window", "standard_error", "members", "largest")
+_GROUPS = ("per_window", "standard_error", "members", "largest", "tried")
 _NEGATION = ("blocked", "standard_error", "compared", "waiting")
 
 
@@ -100,7 +100,7 @@ def from_json(text: str, name: str = "stats.json") -> Statistics:
             profiles=_read_profiles(document),
             meetings=_read_meetings(document),
             groups=tuple(
-                GroupRate(pattern, values[0], values[1], values[2], round(values[3]))
+                GroupRate(pattern, values[0], values[1], values[2], round(values[3]), values[4] or 1.0)
                 for pattern, values in _read_sub_queries(document, "groups", _GROUPS)
             ),
             negations=tuple(

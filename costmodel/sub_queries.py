@@ -50,7 +50,8 @@ class GroupRate:
     mean rate.
 
     `members` is the mean number of events that a match of the other positions could take into its group, `largest` the
-    largest such number seen: a group is any subset of them.
+    largest such number seen: a group is any subset of them. `tried` is how often, per match, a member is held against a
+    group to find it: more than once where members must fit each other.
     """
 
     pattern: str
@@ -58,11 +59,13 @@ class GroupRate:
     standard_error: float = 0.0
     members: float = 0.0
     largest: int = 0
+    tried: float = 1.0
 
     def __post_init__(self) -> None:
         for what, value in (("matches", self.per_window), ("standard error", self.standard_error)):
             if not (math.isfinite(value) and value >= 0):
                 raise StatisticsError(f"the {what} of {self.pattern} must be a number from 0 on, got {value:g}")
+        _check_positive(self.tried, f"how often members of {self.pattern} are tried for a group")
         if not (math.isfinite(self.members) and self.members >= 0) or self.largest < 0:
             raise StatisticsError(f"the members of {self.pattern} must be numbers from 0 on")
         tree = _parsed(self.pattern)

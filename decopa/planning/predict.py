@@ -98,15 +98,21 @@ class _Predictor:
 
     def _comparisons(self, operator: PlanOperator, emitted: Total) -> Total:
         match self._plan.rule(operator):
-            case Rule.KLEENE_UNARY:  # forming groups takes one comparison for each that is found, and few for others
-                return emitted
+            case Rule.KLEENE_UNARY:
+                return self._tried(operator, emitted)
             case Rule.KLEENE_BINARY:
-                pairs = self._pairs(operator)
-                return Total(pairs.value + emitted.value, pairs.rough or emitted.rough)
+                pairs, tried = self._pairs(operator), self._tried(operator, emitted)
+                return Total(pairs.value + tried.value, pairs.rough or tried.rough)
             case Rule.NEGATION:
                 return self._looked_up(operator)
             case _:
                 return self._pairs(operator)
+
+    def _tried(self, operator: PlanOperator, emitted: Total) -> Total:
+        """Members held against groups: once for each group found, more often where members must fit each other."""
+        formed = self._plan.roles(operator).formed
+        times = self._rates.tries(operator.sub_query.aliases, min(formed)) if formed else 1.0
+        return Total(emitted.value * times, emitted.rough)
 
     def _looked_up(self, operator: PlanOperator) -> Total:
         """Negated matches compared with positive ones; the first that blocks ends the search."""

@@ -151,6 +151,8 @@ class SplitSpace:
         """What the engine compares: pairs that meet, with equal keys; a comparison for each group that it forms; the
         negated matches up to the first that blocks."""
         roles = self.roles(step)
+        if roles.formed:
+            matches = matches.times(self.rates.tries(step.sub_query.aliases, min(roles.formed)))
         if roles.rule is Rule.KLEENE_UNARY:
             return (matches,)
         if roles.rule is Rule.NEGATION:

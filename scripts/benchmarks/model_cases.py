@@ -103,7 +103,7 @@ def _kleene_and_not() -> list[Case]:
         ("citibike kl-members", "citibike", f"SEQ(KL(D sy), H lc) WHERE {apart} WITHIN 6 h"),
         ("citibike kl-alone", "citibike", f"SEQ(A so, KL(D sy)) WHERE {_DIST.format('so', 'sy', 5)} WITHIN 8 h"),
         ("citibike not", "citibike", f"SEQ(D sy, NOT(A so), H lc) WHERE {_DIST.format('sy', 'lc', 5)} WITHIN 12 h"),
-        ("google kl", "google", f"SEQ(C c, KL(D d), E e) WHERE {fits} WITHIN 5 s"),
+        ("google kl", "google", f"SEQ(C c, KL(D d), E e) WHERE {fits} WITHIN 2 s"),
         ("google not", "google", f"SEQ(D d, NOT(C c), E e) WHERE {_FITS.format('d', 'e')} AND c.priority = d.priority "
          "WITHIN 20 s"),
     ]  # fmt: skip
