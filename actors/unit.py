@@ -9,6 +9,7 @@ from actors.operators.base import LogicState, OperatorLogic, OperatorSpec
 from actors.operators.join import JoinLogic
 from actors.operators.kleene import KleeneBinaryLogic, KleeneUnaryLogic
 from actors.operators.negation import NegationLogic
+from actors.operators.succession import SuccessionLogic
 from actors.output import Counters
 from actors.state_memory import Spill, StateMemory
 from decopa.errors import CheckpointError, LimitError
@@ -21,6 +22,7 @@ _LOGIC: dict[Rule, type[OperatorLogic]] = {
     Rule.KLEENE_UNARY: KleeneUnaryLogic,
     Rule.KLEENE_BINARY: KleeneBinaryLogic,
     Rule.NEGATION: NegationLogic,
+    Rule.NEXT: SuccessionLogic,
 }
 
 

@@ -16,6 +16,7 @@ from costmodel.costs import (
     kleene_binary_load,
     kleene_unary_load,
     negation_load,
+    next_load,
     total_load,
 )
 from costmodel.rates import RateFormula
@@ -101,6 +102,19 @@ class Negation:
     def load(self, log_scaling: float = 0.0) -> OperatorLoad:
         load = negation_load(self.positive.at(log_scaling), self.negated.at(log_scaling))
         return _emitting(load, self.matches, log_scaling, shared=self.positive.partitioned)
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """NEXT: the matches that come first, and those among which each finds its successor."""
+
+    first: Flow
+    following: Flow
+    matches: RateFormula | None = None
+
+    def load(self, log_scaling: float = 0.0) -> OperatorLoad:
+        load = next_load(self.first.at(log_scaling), self.following.at(log_scaling))
+        return _emitting(load, self.matches, log_scaling, shared=self.first.partitioned)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 from decopa.errors import QueryError
 from decopa.query.names import duration_us
-from decopa.query.pattern import And, EventRef, Kleene, Not, Or, Pattern, Seq
+from decopa.query.pattern import And, EventRef, Except, Kleene, Next, Not, Or, Pattern, Seq
 from decopa.query.predicate import (
     AllOf,
     Among,
@@ -33,6 +33,7 @@ from decopa.query.predicate import (
     Predicate,
 )
 from decopa.query.query import Query
+from decopa.query.rewrite.strategy import with_strategy
 
 Constant: TypeAlias = int | float | str | bool | timedelta
 
@@ -170,14 +171,35 @@ PatternLike: TypeAlias = Event | Pattern
 
 
 # ------------------------------------------------------------------- patterns
-def event(event_type: str, alias: str | None = None) -> Event:
-    """One event of a type; without an alias it is called like its type, as in the text."""
-    return Event(EventRef(event_type, event_type if alias is None else alias))
+def event(event_type: str | Sequence[str], alias: str | None = None) -> Event:
+    """One event of a type, or of one of several: `event(["B", "C"], "x")`; `event("*", "x")` is of any type.
+
+    Without an alias it is called like its type, as in the text.
+    """
+    types = [event_type] if isinstance(event_type, str) else list(event_type)
+    if not types:
+        raise QueryError("an event needs a type, as in event('A', 'a')")
+    return Event(EventRef(types[0], types[0] if alias is None else alias, tuple(types[1:])))
 
 
 def seq(*children: PatternLike) -> Seq:
     """SEQ(...): one after the other."""
     return Seq(_patterns(children))
+
+
+def next_(*children: PatternLike) -> Next:
+    """NEXT(...): after the first pattern the next event of each position, one after the other."""
+    return Next(_patterns(children))
+
+
+def strict(*children: PatternLike) -> Next:
+    """STRICT(...): as NEXT, with no event of any type in between."""
+    return Next(_patterns(children), strict=True)
+
+
+def except_(pattern: PatternLike, absent: PatternLike) -> Except:
+    """EXCEPT(P, E): P without an E between its first and its last event."""
+    return Except(_pattern(pattern), _pattern(absent))
 
 
 def and_(*children: PatternLike) -> And:
@@ -246,22 +268,32 @@ def query(
     pattern: PatternLike,
     *,
     where: Condition | Value | Iterable[Condition | Value] = (),
+    filters: Condition | Value | Iterable[Condition | Value] = (),
+    strategy: str = "any",
+    by: str | None = None,
     within: str | timedelta | int,
     name: str = "q",
     returns: Iterable[Value] = (),
 ) -> Query:
     """The query; `within` is a duration as in the text, a timedelta, or whole microseconds.
 
-    Several conditions in `where` must all hold.
+    Several conditions in `where` must all hold; those in `filters` say which events a NEXT skips (FILTER). `strategy`
+    and `by` read a SEQ as STRATEGY does.
     """
-    conditions = (where,) if isinstance(where, Condition | Value) else tuple(where)
-    return Query(
+    built = Query(
         pattern=_pattern(pattern),
-        where=tuple(_condition(one).predicate for one in conditions),
+        where=_conditions(where),
         window_us=_window_us(within),
         name=name,
         returns=tuple(_returned(value) for value in returns),
+        skips=_conditions(filters),
     )
+    return with_strategy(built, strategy, by)
+
+
+def _conditions(given: Condition | Value | Iterable[Condition | Value]) -> tuple[Predicate, ...]:
+    several = (given,) if isinstance(given, Condition | Value) else tuple(given)
+    return tuple(_condition(one).predicate for one in several)
 
 
 def _patterns(children: tuple[PatternLike, ...]) -> tuple[Pattern, ...]:
@@ -271,7 +303,7 @@ def _patterns(children: tuple[PatternLike, ...]) -> tuple[Pattern, ...]:
 def _pattern(child: Any) -> Pattern:
     if isinstance(child, Event):
         return child._ref
-    if isinstance(child, EventRef | Seq | And | Or | Kleene | Not):
+    if isinstance(child, EventRef | Seq | Next | And | Or | Kleene | Not | Except):
         return child
     raise QueryError(f"expected an event or a pattern, got {child!r}; write it as in seq(event('A', 'a'), ...)")
 

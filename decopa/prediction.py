@@ -96,6 +96,9 @@ class _Predictor:
             case Rule.NEGATION:  # the first negated match that blocks ends the search
                 load = self._prices[operator.name].load().comparisons
                 return self._total(load.per_unit(operator.units) * self._routing.active_units(operator), rough=True)
+            case Rule.NEXT:
+                load = self._prices[operator.name].load().comparisons
+                return self._total(load.per_unit(operator.units) * self._routing.active_units(operator), rough=True)
             case _:
                 return self._pairs(operator)
 

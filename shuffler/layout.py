@@ -124,7 +124,7 @@ def _needed_attributes(bound: BoundQuery, sub_query: SubQuery) -> dict[str, set[
             needed.setdefault(attr.alias, set()).add(attr.name)
 
     for condition in bound.conditions:
-        if not condition.aliases <= sub_query.aliases and condition.useful_with(positive):
+        if not condition.decided_in(sub_query.aliases) and condition.useful_with(positive):
             for attr in attributes(condition.predicate):
                 need(attr)
     for alias, pairs in bound.self_pairs.items():

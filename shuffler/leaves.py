@@ -8,6 +8,7 @@ import numpy as np
 
 from decopa.planning.plan import PlanOperator, QueryPlan
 from decopa.query.binding import BoundQuery
+from decopa.query.pattern import ANY_TYPE
 from decopa.query.vector import ColumnEvaluator
 from shuffler.batch import Array, Batch, Indices
 from shuffler.events import EventBatch
@@ -23,13 +24,14 @@ class LeafSplitter:
 
     def split(self, events: EventBatch, mine: Array | None = None) -> Iterator[tuple[PlanOperator, Batch]]:
         """The batch of each leaf, in plan order; leaves without events are left out. `mine` flags events to look at."""
-        by_type: dict[str, _Rows] = {}
+        by_types: dict[tuple[str, ...], _Rows] = {}
         for leaf, layout in self._leaves:
             (alias,) = leaf.sub_query.aliases
-            event_type = self._bound.query.position(alias).type
-            if event_type not in by_type:
-                by_type[event_type] = _Rows.of_type(events, event_type, mine)
-            batch = self._batch(alias, layout, by_type[event_type])
+            position = self._bound.query.position(alias)
+            types = (ANY_TYPE,) if position.strict else position.types
+            if types not in by_types:
+                by_types[types] = _Rows.of_types(events, types, mine)
+            batch = self._batch(alias, layout, by_types[types])
             if batch.length:
                 yield leaf, batch
 
@@ -52,6 +54,8 @@ class LeafSplitter:
         if attribute == "ordinal":
             return rows.ordinals()
         for derived in self._bound.derived.get(alias, ()):
+            if derived.name == attribute and derived.types:
+                return rows.is_of(derived.types)
             if derived.name == attribute:
                 return self._evaluator(rows).derive(derived)
         return rows.read("id" if attribute == "id text" else attribute)
@@ -68,11 +72,20 @@ class _Rows:
         self._gathered: dict[str, Array] = {}
 
     @classmethod
-    def of_type(cls, events: EventBatch, event_type: str, mine: Array | None) -> _Rows:
-        if event_type not in events.type_names:
+    def of_types(cls, events: EventBatch, types: tuple[str, ...], mine: Array | None) -> _Rows:
+        """The events of one of the types; each event is taken once, however many types there are."""
+        if ANY_TYPE in types:
+            return cls(events, np.arange(len(events.ts)) if mine is None else np.flatnonzero(mine))
+        wanted = _of_types(events, types)
+        if wanted is None:
             return cls(events, np.empty(0, dtype=np.int64))
-        wanted = events.type_codes == events.type_names.index(event_type)
         return cls(events, np.flatnonzero(wanted if mine is None else wanted & mine))
+
+    def is_of(self, types: tuple[str, ...]) -> Array:
+        """1 for each event of one of the types, 0 for the others."""
+        wanted = _of_types(self.events, types)
+        none = np.zeros(len(self.places), dtype=np.int64)
+        return none if wanted is None else wanted.take(self.places).astype(np.int64)
 
     def where(self, mask: Array) -> _Rows:
         return _Rows(self.events, self.places[mask])
@@ -88,3 +101,13 @@ class _Rows:
 
     def ordinals(self) -> Array:
         return self.places + self.events.first_ordinal
+
+
+def _of_types(events: EventBatch, types: tuple[str, ...]) -> Array | None:
+    """Flags of the events of one of the types; None if none of them occurs."""
+    codes = [events.type_names.index(name) for name in types if name in events.type_names]
+    if len(codes) <= 1:
+        return events.type_codes == codes[0] if codes else None
+    wanted = np.zeros(len(events.type_names), dtype=np.bool_)
+    wanted[codes] = True
+    return np.asarray(wanted[events.type_codes])

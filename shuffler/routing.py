@@ -20,7 +20,8 @@ NOTHING_YET = -(2**63)
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """Matches of `source` go to side `side` of `target`; `hashed` is set for a unary Kleene split."""
+    """Matches of `source` go to side `side` of `target`; `hashed` names the columns that decide to which unit, for a
+    unary Kleene split and for a NEXT with a key."""
 
     source: PlanOperator
     target: PlanOperator
@@ -131,7 +132,11 @@ class RoutingTable:
         return tuple(f"{operator.name}/{unit}" for unit in range(self.active_units(operator)))
 
     def _hashed(self, source: PlanOperator, target: PlanOperator) -> tuple[str, ...] | None:
-        if self.plan.rule(target) is not Rule.KLEENE_UNARY:
+        rule = self.plan.rule(target)
+        if rule is Rule.NEXT:
+            keys = self.plan.next_keys(target)
+            return None if keys is None else (keys[target.inputs.index(source.name)],)
+        if rule is not Rule.KLEENE_UNARY:
             return None
         (alias,) = target.sub_query.closed - source.sub_query.closed
         return identity_columns(self.plan.query, source.sub_query, alias)

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from actors.pair_writer import PairWriter, Side
+from decopa.query.analysis import Position
 from decopa.query.binding import BoundQuery, Condition
+from decopa.query.pattern import ANY_TYPE
 from decopa.query.predicate import Attr, Compare, Predicate
 from shuffler.batch import key_of
 from shuffler.layout import earliest, latest, member_column
@@ -54,7 +56,7 @@ class Pairing:
             (one, other)
             for one in sorted(self.left_aliases - self.right_aliases)
             for other in sorted(self.right_aliases - self.left_aliases)
-            if query.position(one).type == query.position(other).type
+            if _may_be_same(query.position(one), query.position(other))
             and (one, other) not in query.order_constraints
             and (other, one) not in query.order_constraints
         )
@@ -66,7 +68,8 @@ class Pairing:
         return tuple(
             condition
             for condition in self.bound.conditions
-            if condition.aliases <= both
+            if condition.skips is None
+            and condition.aliases <= both
             and condition.useful_with(both)
             and not condition.aliases <= self.left_aliases
             and not condition.aliases <= self.right_aliases
@@ -78,6 +81,11 @@ class Pairing:
     def _across(self, one: str, other: str) -> bool:
         only_left, only_right = self.left_aliases - self.right_aliases, self.right_aliases - self.left_aliases
         return (one in only_left and other in only_right) or (one in only_right and other in only_left)
+
+
+def _may_be_same(one: Position, other: Position) -> bool:
+    """Whether one event could stand at both positions."""
+    return ANY_TYPE in (*one.types, *other.types) or bool(set(one.types) & set(other.types))
 
 
 def write_pairing(bound: BoundQuery, pairing: Pairing) -> tuple[PairWriter, tuple[tuple[str, str], ...]]:

@@ -20,6 +20,10 @@ FAMILIES = "families"
 PENDING = "pending"
 #: Negated matches that may still block a positive one.
 NEGATED = "negated"
+#: Matches that wait for what comes next.
+WAITING = "waiting"
+#: Matches of what follows in a NEXT that are not complete up to their time.
+CANDIDATES = "candidates"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,5 +65,13 @@ def row_sets(plan: QueryPlan, operator: PlanOperator) -> dict[str, RowSet]:
             return {
                 PENDING: RowSet(inputs[positive], positive),
                 NEGATED: RowSet(inputs[1 - positive], 1 - positive),
+            }
+        case Rule.NEXT:
+            step, keys = plan.succession(operator), plan.next_keys(operator)
+            assert step is not None
+            together = [None, None] if keys is None else [(key,) for key in keys]
+            return {
+                WAITING: RowSet(inputs[step.left], step.left, together[step.left]),
+                CANDIDATES: RowSet(inputs[1 - step.left], 1 - step.left, together[1 - step.left]),
             }
     raise ValueError(f"operator {operator.name} has no inputs, so nothing is stored for it")

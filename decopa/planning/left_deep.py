@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from decopa.errors import PlanError
 from decopa.planning.plan import PlanOperator, QueryPlan
 from decopa.planning.subquery import SubQuery, negated_part
-from decopa.query.analysis import Scope
+from decopa.query.analysis import Chain, Negation, Scope
 from decopa.query.query import Query
 
 
@@ -40,38 +40,64 @@ class _Builder:
 
     def scope_plan(self, scope: Scope) -> PlanOperator:
         """Plans everything positive at `scope` and the NOTs directly below it; returns the last operator."""
-        here = [position for position in map(self.query.position, self.order) if position.scope == scope]
-        plain = [position.alias for position in here if not position.kleene]
-        groups = [position.alias for position in here if position.kleene]
+        here = frozenset(position.alias for position in self.query.positions if position.scope == scope)
         pending = [negation for negation in self.query.negations if negation.scope[:-1] == scope]
+        return self.part_plan(here, pending)
+
+    def part_plan(self, aliases: frozenset[str], pending: list[Negation]) -> PlanOperator:
+        """Plans the given positions of one scope; takes NOTs out of `pending` as soon as they are decided."""
+        chain = next((one for one in self.query.chains if one.aliases == aliases), None)
+        if chain is not None:
+            return self.chain_plan(chain, pending)
+        inner = self._outermost_chains(aliases)
+        order = [alias for alias in self.order if alias in aliases]
+        whole = {min(one.aliases, key=order.index): one for one in inner}
+        single = aliases.difference(*(one.aliases for one in inner)) if inner else aliases
+        plain = [a for a in order if a in whole or (a in single and a not in self.query.kleene_aliases)]
+        groups = [a for a in order if a in single and a in self.query.kleene_aliases]
         # Without a plain position the first KL position starts as single events and is closed at the end.
         first, unary = (plain.pop(0), None) if plain else (groups[0], groups.pop(0))
-        done = self.leaf(first)
 
-        def ready_negations() -> None:
-            nonlocal done
-            for negation in tuple(pending):
-                context = self.query.context_of(negation)
-                formed = context & self.query.kleene_aliases <= done.sub_query.closed
-                if context <= done.sub_query.aliases and formed:
-                    pending.remove(negation)
-                    negated = self.scope_plan(negation.scope)
-                    assert negated.sub_query == negated_part(self.query, negation)
-                    done = self.add(_union(done, negated), done, negated)
+        def input_for(alias: str) -> PlanOperator:
+            return self.chain_plan(whole[alias], pending) if alias in whole else self.leaf(alias)
 
-        ready_negations()
+        done = self.decided(input_for(first), pending)
         for alias in plain:
-            leaf = self.leaf(alias)
-            done = self.add(_union(done, leaf), done, leaf)
-            ready_negations()
+            other = input_for(alias)
+            done = self.decided(self.add(_union(done, other), done, other), pending)
         for alias in groups:
             leaf = self.leaf(alias)
-            done = self.add(_closing(_union(done, leaf), alias), done, leaf)
-            ready_negations()
+            done = self.decided(self.add(_closing(_union(done, leaf), alias), done, leaf), pending)
         if unary is not None:
-            done = self.add(_closing(done.sub_query, unary), done)
-            ready_negations()
+            done = self.decided(self.add(_closing(done.sub_query, unary), done), pending)
         return done
+
+    def chain_plan(self, chain: Chain, pending: list[Negation]) -> PlanOperator:
+        """A NEXT from left to right: its first pattern, then one event at a time. Exact for every FILTER."""
+        done = self.part_plan(chain.head, pending)
+        for alias in chain.positions:
+            leaf = self.leaf(alias)
+            done = self.decided(self.add(_union(done, leaf), done, leaf), pending)
+        return done
+
+    def decided(self, done: PlanOperator, pending: list[Negation]) -> PlanOperator:
+        """`done` with every NOT of `pending` decided that depends on nothing else."""
+        for negation in tuple(pending):
+            context = self.query.context_of(negation)
+            formed = context & self.query.kleene_aliases <= done.sub_query.closed
+            if context <= done.sub_query.aliases and formed:
+                pending.remove(negation)
+                negated = self.scope_plan(negation.scope)
+                assert negated.sub_query == negated_part(self.query, negation)
+                done = self.add(_union(done, negated), done, negated)
+        return done
+
+    def _outermost_chains(self, aliases: frozenset[str]) -> list[Chain]:
+        found: list[Chain] = []
+        for chain in reversed(self.query.chains):  # outer ones first
+            if chain.aliases <= aliases and not any(chain.aliases <= outer.aliases for outer in found):
+                found.append(chain)
+        return found
 
 
 def _union(one: PlanOperator, other: PlanOperator) -> SubQuery:

@@ -13,6 +13,7 @@ import networkx as nx
 
 from decopa.errors import PlanError, QueryError
 from decopa.planning.subquery import SubQuery
+from decopa.planning.succession import Succession, hash_key, succession_of
 from decopa.query.parser import parse
 from decopa.query.query import Query
 
@@ -29,6 +30,7 @@ class Rule(Enum):
     KLEENE_UNARY = "kleene-unary"
     KLEENE_BINARY = "kleene-binary"
     NEGATION = "negation"
+    NEXT = "next"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +139,24 @@ class QueryPlan:
         formed = operator.sub_query.closed - inputs[0].sub_query.closed - inputs[1].sub_query.closed
         if formed:
             return Rule.KLEENE_BINARY
-        scopes = {source.sub_query.scope(self.query) for source in inputs}
-        return Rule.JOIN if len(scopes) == 1 else Rule.NEGATION
+        if len({source.sub_query.scope(self.query) for source in inputs}) > 1:
+            return Rule.NEGATION
+        return Rule.JOIN if self.succession(operator) is None else Rule.NEXT
+
+    def succession(self, operator: PlanOperator) -> Succession | None:
+        """How the inputs of an operator follow each other in a NEXT; None if they do not."""
+        return succession_of(self.query, [source.sub_query for source in self.inputs(operator)])
+
+    def next_keys(self, operator: PlanOperator) -> tuple[str, str] | None:
+        """The columns by which the inputs (in plan order) of a NEXT are hashed, if both are dealt out; else None."""
+        step, inputs = self.succession(operator), self.inputs(operator)
+        if step is None or not all(source.partitioned for source in inputs):
+            return None
+        key = hash_key(self.query, inputs[step.left].sub_query, step)
+        if key is None:
+            return None
+        earlier, later = (f"{attr.alias}.{attr.name}" for attr in key)
+        return (earlier, later) if step.left == 0 else (later, earlier)
 
     def text(self, operator: PlanOperator) -> str:
         """`name SEQ(A,B)`: how messages call an operator."""

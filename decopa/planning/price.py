@@ -13,7 +13,7 @@ from costmodel.rates import PAPER, QueryRates, RateModel
 from costmodel.statistics import Statistics
 from costmodel.throughput import AssignedOperator, Limit, Reading, Scaling, largest_scaling, load_at
 from decopa.planning.plan import PlanOperator, QueryPlan, Rule
-from decopa.planning.split import SplitSpace, Step
+from decopa.planning.split import BOTH, SplitSpace, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def operator_prices(plan: QueryPlan, rates: QueryRates) -> dict[str, PricedOpera
         if inputs:
             step = Step(operator.sub_query, tuple(source.sub_query for source in inputs))
             dealt = [side for side, source in enumerate(inputs) if source.partitioned]
-            price = space.price(step, dealt[0] if dealt else -1)
+            price = space.price(step, BOTH if len(dealt) > 1 else dealt[0] if dealt else -1)
             prices[operator.name] = price if plan.slices == 1 else _Sliced(price, plan.slices)
     return prices
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from decopa.errors import QueryError, did_you_mean
+from decopa.query.analysis import Position
 from decopa.query.implied import implied_comparisons
 from decopa.query.predicate import (
     Arithmetic,
@@ -40,14 +41,15 @@ EARTH_RADIUS_KM = 6371.0088
 class Derived:
     """A column that a leaf computes from the event's own attributes.
 
-    `axis` 0, 1 or 2 makes it a coordinate of the unit vector at (latitude, longitude) = `inputs`; otherwise it is
-    the single expression in `inputs`.
+    `axis` 0, 1 or 2 makes it a coordinate of the unit vector at (latitude, longitude) = `inputs`; `types` makes it
+    whether the event is of one of them; otherwise it is the single expression in `inputs`.
     """
 
     name: str
     inputs: tuple[Expr, ...]
     column: Column
     axis: int | None = None
+    types: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +57,22 @@ class Condition:
     """A condition over several aliases, rewritten to refer to attributes and derived columns only.
 
     A condition that only follows from others names the aliases it was concluded over (`through`): it is of use where
-    none of them is bound.
+    none of them is bound. A FILTER condition names the position whose candidates it chooses among (`skips`). Other
+    conditions on events of a NEXT decide about a match once its events are chosen, those on one alias included.
     """
 
     predicate: Predicate
     aliases: frozenset[str]
     through: frozenset[str] = frozenset()
+    skips: str | None = None
 
     def useful_with(self, aliases: frozenset[str]) -> bool:
         return not self.through & aliases
+
+    def decided_in(self, aliases: frozenset[str]) -> bool:
+        """Whether matches of a sub-query on these positions fulfil the condition already; a single event, which may
+        be a candidate that FILTER or a NEXT has yet to choose, fulfils only what its leaf filters by."""
+        return self.aliases <= aliases and len(aliases) > 1
 
 
 @dataclass(frozen=True)
@@ -105,11 +114,22 @@ def bind(query: Query, schema: Schema) -> BoundQuery:
     filters: dict[str, list[Predicate]] = {}
     conditions: list[Condition] = []
     self_pairs: dict[str, list[Compare]] = {}
+    for predicate in query.skips:
+        check_predicate(predicate, binder.column_of)
+        named, alias = aliases_of(predicate), query.skipping_alias(predicate)
+        if len(named) == 1:
+            filters.setdefault(alias, []).append(predicate)
+        else:
+            skips = alias if alias in query.followers else None
+            conditions.append(Condition(binder.lower(predicate), named, skips=skips))
+    for alias, position in ((one.alias, one) for one in query.positions if one.strict):
+        conditions.append(Condition(binder.right_type(position), frozenset({alias})))
     for predicate in query.where:
         check_predicate(predicate, binder.column_of)
         named = aliases_of(predicate)
         alias = min(named)
-        if len(named) > 1:
+        if len(named) > 1 or alias in query.followers:
+            # As a leaf filter, a condition on an event that follows in a NEXT would skip it instead of deciding.
             conditions.append(Condition(binder.lower(predicate), named))
         elif alias in query.kleene_aliases and is_self_pair(predicate, alias):
             self_pairs.setdefault(alias, []).append(binder.lower_self_pair(predicate))
@@ -117,7 +137,7 @@ def bind(query: Query, schema: Schema) -> BoundQuery:
             filters.setdefault(alias, []).append(predicate)
     for attr in query.returns:
         binder.column_of(attr)
-    stated = [condition.predicate for condition in conditions]
+    stated = [condition.predicate for condition in conditions if condition.skips is None]
     for implied in implied_comparisons(stated, binder.comparable):
         named = aliases_of(implied.predicate)
         conditions.append(Condition(implied.predicate, named, implied.through))
@@ -155,6 +175,11 @@ class _Binder:
         """Whether values of both attributes can stand in one chain of comparisons: one kind, one side of every NOT."""
         kinds = {self._column_or_derived(attr).kind for attr in (one, other)}
         return len(kinds) == 1 and self.query.scope_of(one.alias) == self.query.scope_of(other.alias)
+
+    def right_type(self, position: Position) -> Predicate:
+        """The event is of the type that the position asks for: decided once per event, by its leaf."""
+        column = self._derive(position.alias, (), Column(Kind.BOOL), types=position.types)
+        return Compare("=", column, Literal(True))
 
     def lower(self, predicate: Predicate) -> Predicate:
         return rewrite(rewrite(predicate, self._distance), self._hoist)  # type: ignore[return-value]
@@ -218,12 +243,19 @@ class _Binder:
         nullable = any(column_of_expression(part, self.column_of).nullable for part in pair)
         return tuple(self._derive(alias, pair, Column(Kind.FLOAT, nullable), axis) for axis in range(3))
 
-    def _derive(self, alias: str, inputs: tuple[Expr, ...], column: Column, axis: int | None = None) -> Attr:
+    def _derive(
+        self,
+        alias: str,
+        inputs: tuple[Expr, ...],
+        column: Column,
+        axis: int | None = None,
+        types: tuple[str, ...] = (),
+    ) -> Attr:
         columns = self.derived.setdefault(alias, [])
         for one in columns:
-            if (one.inputs, one.axis) == (inputs, axis):
+            if (one.inputs, one.axis, one.types) == (inputs, axis, types):
                 return Attr(alias, one.name)
-        columns.append(Derived(f"${len(columns)}", inputs, column, axis))
+        columns.append(Derived(f"${len(columns)}", inputs, column, axis, types))
         return Attr(alias, columns[-1].name)
 
 

@@ -25,7 +25,7 @@ from decopa.query.limits import (
     line_and_column,
 )
 from decopa.query.names import duration_us
-from decopa.query.pattern import And, EventRef, Kleene, Not, Or, Pattern, Seq
+from decopa.query.pattern import ANY_TYPE, And, EventRef, Except, Kleene, Next, Not, Or, Pattern, Seq, types_text
 from decopa.query.predicate import (
     FUNCTIONS,
     AllOf,
@@ -45,12 +45,13 @@ from decopa.query.predicate import (
     rewrite,
 )
 from decopa.query.query import MAX_POSITIONS, Query
+from decopa.query.rewrite.strategy import with_strategy
 
 #: Terminals of the grammar as a person would say them.
 _SPOKEN = {
     "NAME": "a name", "QUOTED": "a name", "NUMBER": "a number", "DURATION": "a duration such as 10 min",
     "STRING": "a string", "LPAR": "'('", "RPAR": "')'", "COMMA": "','", "DOT": "'.'", "COLON": "':'",
-    "COMPARISON": "a comparison such as <", "PLUS": "'+'", "MINUS": "'-'", "STAR": "'*'", "SLASH": "'/'",
+    "COMPARISON": "a comparison such as <", "PLUS": "'+'", "MINUS": "'-'", "STAR": "'*'", "SLASH": "'/'", "BAR": "'|'",
     "$END": "the end of the query",
 }  # fmt: skip
 _ARITHMETIC_TERMINALS = {"PLUS", "MINUS", "STAR", "SLASH"}
@@ -118,7 +119,7 @@ def _spoken(expected: set[str]) -> str:
     if len(expected & _ARITHMETIC_TERMINALS) == 4 and "COMPARISON" in expected:
         return "a comparison such as <, an arithmetic operator, or AND"
     if "NAME" in expected and {"_SEQ", "_KL"} & expected:
-        return "an event type or SEQ, AND, OR, KL, NSEQ, NOT"
+        return "an event type or SEQ, NEXT, AND, OR, KL, NSEQ, NOT"
     if "NAME" in expected and "NUMBER" in expected:
         return "an attribute such as a.x, a number or a string"
     words = sorted({_SPOKEN.get(name, name.strip("_").removesuffix("_WORD")) for name in expected})
@@ -143,22 +144,43 @@ def _hint(expected: set[str], found: str, text: str) -> str:
 
 # ------------------------------------------------------------- tree -> values
 def _query(statement: Tree[Token], default_name: str) -> Query:
-    name, pattern, where, window, *returns = statement.children
-    predicate = () if where is None else (_predicate(where),)  # type: ignore[arg-type]
+    name, pattern, strategy, where, window, *returns = statement.children
+    conditions, skips = _where(where)  # type: ignore[arg-type]
     line, column = statement.meta.line, statement.meta.column
     try:
         query = Query(
             pattern=_pattern(pattern),  # type: ignore[arg-type]
-            where=predicate,
+            where=conditions,
+            skips=skips,
             window_us=_window(window),  # type: ignore[arg-type]
             name=default_name if name is None else _name(name),  # type: ignore[arg-type]
             returns=tuple(_attr(item) for item in returns if item is not None),  # type: ignore[arg-type]
         )
+        if strategy is not None:
+            query = _with_strategy(query, strategy)  # type: ignore[arg-type]
         if len(str(query)) > MAX_TEXT_LENGTH:  # plans and checkpoints hold it as text
             raise QueryError(f"written out, the query has more than {MAX_TEXT_LENGTH} characters; shorten it")
     except QueryError as err:
         raise err if err.line is not None else QueryError(str(err), line=line, column=column) from None
     return query
+
+
+def _where(node: Tree[Token] | None) -> tuple[tuple[Predicate, ...], tuple[Predicate, ...]]:
+    """The conditions of WHERE, and those among them that stand in FILTER(...)."""
+    if node is None:
+        return (), ()
+    parts = node.children if node.data == "all_of" else [node]
+    items = [child for child in parts if isinstance(child, Tree)]
+    plain = tuple(_predicate(item) for item in items if item.data != "skip")
+    return plain, tuple(_predicate(item.children[0]) for item in items if item.data == "skip")  # type: ignore[arg-type]
+
+
+def _with_strategy(query: Query, node: Tree[Token]) -> Query:
+    strategy, by = node.children
+    try:
+        return with_strategy(query, str(strategy).lower(), None if by is None else _name(by))  # type: ignore[arg-type]
+    except QueryError as err:
+        raise _located(node, str(err)) from None
 
 
 def _located(node: Tree[Token] | Token, message: str) -> QueryError:
@@ -185,8 +207,10 @@ def _pattern(node: Tree[Token]) -> Pattern:
 def _build_pattern(node: Tree[Token]) -> Pattern:
     below = [child for child in node.children if isinstance(child, Tree)]
     if node.data == "event":
-        event_type = _name(below[0])
-        return EventRef(event_type, _name(below[1]) if len(below) > 1 else event_type)
+        types = [_name(child) if isinstance(child, Tree) else str(child) for child in below[0].children if child != "|"]
+        if len(below) == 1 and (len(types) > 1 or types[0] == ANY_TYPE):
+            raise QueryError(f"{types_text(types)} needs an alias; write it as in {types_text(types)} a")
+        return EventRef(types[0], _name(below[1]) if len(below) > 1 else types[0], tuple(types[1:]))
     children = tuple(_pattern(child) for child in below)
     match str(node.data):
         case "seq":
@@ -199,6 +223,10 @@ def _build_pattern(node: Tree[Token]) -> Pattern:
             return Kleene(children[0])  # type: ignore[arg-type]
         case "negation":
             return Not(children[0])
+        case "next" | "strict" as kind:
+            return Next(children, strict=kind == "strict")
+        case "exception":
+            return Except(children[0], children[1])
         case "nseq":
             if len(children) != 3:
                 raise QueryError(f"NSEQ takes three patterns, got {len(children)}; write it as NSEQ(A a, B b, C c)")
@@ -290,6 +318,11 @@ def _build_value(node: Tree[Token]) -> Node:
             return AnyOf(tuple(_predicate(child) for child in below))
         case "forall":
             return _forall(below)
+        case "skip":
+            raise QueryError(
+                "FILTER stands inside another condition; it must be a condition of its own, as in "
+                "WHERE FILTER(b.x = a.x) AND b.y > 1"
+            )
     raise AssertionError(f"unknown expression node {node.data}")
 
 

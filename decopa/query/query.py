@@ -9,6 +9,7 @@ from functools import cached_property
 
 from decopa.errors import QueryError, did_you_mean
 from decopa.query.analysis import (
+    Chain,
     Negation,
     Position,
     Scope,
@@ -21,7 +22,7 @@ from decopa.query.analysis import (
 )
 from decopa.query.limits import check_conditions
 from decopa.query.names import duration_text, quoted
-from decopa.query.pattern import EventRef, Kleene, Not, Or, Pattern, leaves
+from decopa.query.pattern import ANY_TYPE, EventRef, Except, Kleene, Not, Or, Pattern, children_of, leaves, types_text
 from decopa.query.predicate import (
     Attr,
     Compare,
@@ -45,7 +46,9 @@ MAX_POSITIONS = 32
 class Query:
     """A pattern, the conditions its events fulfil, and the window (microseconds) they fit into.
 
-    `where` holds conjuncts: all of them must hold. `returns` names attributes reported with each match.
+    `where` holds conjuncts: all of them must hold. `skips` holds the FILTER conditions: an event of a NEXT that fails
+    one of them is no candidate, whereas one that fails a condition in `where` ends the match. `returns` names
+    attributes reported with each match.
     """
 
     pattern: Pattern
@@ -53,9 +56,12 @@ class Query:
     window_us: int
     name: str = "q"
     returns: tuple[Attr, ...] = ()
+    skips: tuple[Predicate, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "where", tuple(part for predicate in self.where for part in conjuncts(predicate)))
+        for name in ("where", "skips"):
+            parts = tuple(part for predicate in getattr(self, name) for part in conjuncts(predicate))
+            object.__setattr__(self, name, parts)
         if isinstance(self.pattern, Not):
             raise QueryError(f"{self.pattern} has no positive event, so there is nothing to report")
         if not 0 < self.window_us <= MAX_WINDOW_US:
@@ -66,10 +72,13 @@ class Query:
         if sum(1 for _ in leaves(self.pattern)) > MAX_POSITIONS:
             raise QueryError(f"the pattern has more than {MAX_POSITIONS} events; split it into several queries")
         _check_aliases(self.pattern)
-        check_conditions(self.where, len(alternatives(self.pattern)))  # raises, too, if OR stands for too many
+        check_conditions(self.conditions, len(alternatives(self.pattern)))  # raises, too, if OR stands for too many
         scopes = _written_scopes(self.pattern)
-        for predicate in self.where:
+        for predicate in self.conditions:
             _check_predicate(predicate, self._position_of, scopes)
+        chains = [chain for alternative in alternatives(self.pattern) for chain in structure(alternative).chains]
+        for predicate in self.skips:
+            _check_skip(predicate, chains)
         for attr in self.returns:
             _check_known(attr, self._position_of)
             if attr.alias in self.negated_aliases:
@@ -83,6 +92,11 @@ class Query:
             for position in structure(alternative).positions:
                 found.setdefault(position.alias, position)
         return found
+
+    @property
+    def conditions(self) -> tuple[Predicate, ...]:
+        """All conditions, those of FILTER first."""
+        return (*self.skips, *self.where)
 
     @cached_property
     def structure(self) -> Structure:
@@ -101,6 +115,30 @@ class Query:
     @property
     def negations(self) -> tuple[Negation, ...]:
         return self.structure.negations
+
+    @property
+    def chains(self) -> tuple[Chain, ...]:
+        """The NEXTs of an OR-free query, inner ones before those whose first pattern they are part of."""
+        return self.structure.chains
+
+    @cached_property
+    def followers(self) -> dict[str, Chain]:
+        """The chain in which each alias follows as a successor; the aliases of first patterns are not in it."""
+        return {alias: chain for chain in self.chains for alias in chain.positions}
+
+    def skips_at(self, alias: str) -> tuple[Predicate, ...]:
+        """The FILTER conditions that choose the event at a position by comparing it with earlier ones of its NEXT."""
+        return tuple(
+            predicate
+            for predicate in self.skips
+            if len(aliases_of(predicate)) > 1 and self.skipping_alias(predicate) == alias
+        )
+
+    def skipping_alias(self, predicate: Predicate) -> str:
+        """The position whose candidates a FILTER condition skips: the last one that it names."""
+        named = aliases_of(predicate)
+        chain = next((one for one in self.chains if named <= one.aliases and named & set(one.positions)), None)
+        return min(named) if chain is None else max(named, key=chain.place)
 
     @property
     def aliases(self) -> tuple[str, ...]:
@@ -122,7 +160,8 @@ class Query:
 
     @property
     def event_types(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(leaf.type for leaf in leaves(self.pattern)))
+        """The types that the pattern names, in its order."""
+        return tuple(dict.fromkeys(name for leaf in leaves(self.pattern) for name in leaf.types if name != ANY_TYPE))
 
     def position(self, alias: str) -> Position:
         return self._position_of[alias]
@@ -160,15 +199,18 @@ class Query:
         plain = _plain_under_not(distinct)
         executable = strip_kleene(distinct, plain)
         positions = structure(executable).positions
-        where = tuple(
-            predicate
-            for condition in self.where
-            for predicate in _in_each_scope(condition, positions, written)
-            if not any(is_self_pair(predicate, alias) for alias in plain)
+        where, skips = (
+            tuple(
+                predicate
+                for condition in conditions
+                for predicate in _in_each_scope(condition, positions, written)
+                if not any(is_self_pair(predicate, alias) for alias in plain)
+            )
+            for conditions in (self.where, self.skips)
         )
         present = {position.alias for position in positions}
         returns = tuple(attr for attr in self.returns if attr.alias in present)
-        return replace(self, pattern=executable, where=where, returns=returns)
+        return replace(self, pattern=executable, where=where, returns=returns, skips=skips)
 
     def project(self, aliases: Collection[str], *, stripped: Collection[str] = ()) -> Query:
         """The sub-query on a set of positions (Def. 1), with KL taken off the aliases in `stripped`.
@@ -184,16 +226,21 @@ class Query:
             raise QueryError(f"the aliases {sorted(aliases)} of {self.pattern} do not form a sub-query")
         kept = frozenset(leaf.alias for leaf in leaves(pattern))
         where = tuple(predicate for predicate in self.where if aliases_of(predicate) <= kept)
+        chains = structure(pattern).chains if not any(isinstance(one, Or) for one in _nodes(pattern)) else ()
+        skips = tuple(
+            predicate for predicate in self.skips if aliases_of(predicate) <= kept and _skips(predicate, chains)
+        )
         pairs = [alias for alias in stripped if alias in kept]
         where = tuple(predicate for predicate in where if not any(is_self_pair(predicate, alias) for alias in pairs))
         returns = tuple(attr for attr in self.returns if attr.alias in kept)
-        return replace(self, pattern=strip_kleene(pattern, stripped), where=where, returns=returns)
+        return replace(self, pattern=strip_kleene(pattern, stripped), where=where, returns=returns, skips=skips)
 
     def __str__(self) -> str:
         """Canonical text: `parse(str(query)) == query`."""
         lines = [f"QUERY {quoted(self.name)}", f"PATTERN {self.pattern}"]
-        if self.where:
-            lines.append("WHERE " + "\n  AND ".join(map(str, self.where)))
+        if self.conditions:
+            parts = [*(f"FILTER({predicate})" for predicate in self.skips), *map(str, self.where)]
+            lines.append("WHERE " + "\n  AND ".join(parts))
         lines.append(f"WITHIN {duration_text(self.window_us)}")
         if self.returns:
             lines.append("RETURN " + ", ".join(map(str, self.returns)))
@@ -220,12 +267,12 @@ def _check_aliases(pattern: Pattern) -> None:
             return visit(node.child, True)
         if isinstance(node, EventRef | Kleene):
             leaf = node.child if isinstance(node, Kleene) else node
-            kind = f"KL({leaf.type})" if isinstance(node, Kleene) else leaf.type
+            kind = f"KL({types_text(leaf.types)})" if isinstance(node, Kleene) else types_text(leaf.types)
             roles.setdefault(leaf.alias, set()).add(f"a negated {kind}" if negated else kind)
             return {leaf.alias}
         seen: set[str] = set()
-        for child in node.children:
-            below = visit(child, negated)
+        for child in children_of(node):
+            below = visit(child, negated or (isinstance(node, Except) and child is node.absent))
             if not isinstance(node, Or) and seen & below:
                 twice = min(seen & below)
                 raise QueryError(f"alias '{twice}' is used twice in {node}; give each event its own, as in A a1, A a2")
@@ -266,6 +313,26 @@ def _check_predicate(predicate: Predicate, positions: dict[str, Position], writt
             )
 
 
+def _check_skip(predicate: Predicate, chains: Iterable[Chain]) -> None:
+    """FILTER says which events of a NEXT to skip, so it names events of one NEXT."""
+    if not _skips(predicate, chains):
+        raise _error(
+            next(attributes(predicate)),
+            f"FILTER({predicate}) skips candidates of a NEXT, but its events are not of one NEXT; write the condition "
+            "without FILTER, or use NEXT, as in NEXT(A a, B b) WHERE FILTER(b.x = a.x)",
+        )
+
+
+def _skips(predicate: Predicate, chains: Iterable[Chain]) -> bool:
+    return any(aliases_of(predicate) <= chain.aliases for chain in chains)
+
+
+def _nodes(pattern: Pattern) -> Iterator[Pattern]:
+    yield pattern
+    for child in children_of(pattern):
+        yield from _nodes(child)
+
+
 def _within_one_negation(scopes: set[Scope]) -> bool:
     """All in one scope, or in one scope and one NOT directly below it."""
     if len(scopes) == 1:
@@ -287,6 +354,9 @@ def _written_scopes(pattern: Pattern) -> dict[str, Scope]:
         elif isinstance(node, EventRef | Kleene):
             for leaf in leaves(node):
                 scopes[leaf.alias] = scope
+        elif isinstance(node, Except):
+            visit(node.child, scope)
+            visit(node.absent, (*scope, next(numbers)))
         else:
             for child in node.children:
                 visit(child, scope)

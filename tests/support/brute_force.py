@@ -10,7 +10,20 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from decopa.query.pattern import And, EventRef, Kleene, Not, Or, Pattern, Seq
+from decopa.query.pattern import (
+    ANY_TYPE,
+    And,
+    EventRef,
+    Except,
+    Kleene,
+    Next,
+    Not,
+    Or,
+    Pattern,
+    Seq,
+    children_of,
+    with_children,
+)
 from decopa.query.predicate import Compare, Predicate, aliases_of
 from decopa.query.query import Query
 from tests.support.evaluate import Event, compare, holds, value_of
@@ -74,9 +87,11 @@ def or_free(pattern: Pattern) -> list[Pattern]:
     match pattern:
         case Or():
             return [choice for child in pattern.children for choice in or_free(child)]
-        case Seq() | And():
+        case Seq() | And() | Next():
             chosen = itertools.product(*(or_free(child) for child in pattern.children))
-            return [type(pattern)(children) for children in chosen]
+            return [with_children(pattern, children) for children in chosen]
+        case Except():
+            return [Except(child, pattern.absent) for child in or_free(pattern.child)]
         case _:
             return [pattern]
 
@@ -88,6 +103,8 @@ def positive_leaves(pattern: Pattern) -> list[EventRef | Kleene]:
             return [pattern]
         case Not():
             return []
+        case Except():
+            return positive_leaves(pattern.child)
         case _:
             return [leaf for child in pattern.children for leaf in positive_leaves(child)]
 
@@ -103,10 +120,8 @@ def kleene_aliases(pattern: Pattern) -> frozenset[str]:
             return frozenset({pattern.child.alias})
         case EventRef():
             return frozenset()
-        case Not():
-            return kleene_aliases(pattern.child)
         case _:
-            return frozenset().union(*(kleene_aliases(child) for child in pattern.children))
+            return frozenset().union(*(kleene_aliases(child) for child in children_of(pattern)))
 
 
 def nesting_of_not(pattern: Pattern) -> int:
@@ -116,23 +131,31 @@ def nesting_of_not(pattern: Pattern) -> int:
             return 0
         case Not():
             return 1 + nesting_of_not(pattern.child)
+        case Except():
+            return max(nesting_of_not(pattern.child), 1 + nesting_of_not(pattern.absent))
         case _:
             return max(nesting_of_not(child) for child in pattern.children)
 
 
-def sequences(pattern: Pattern) -> Iterator[Seq]:
-    """Every SEQ of the pattern outside NOT."""
-    if isinstance(pattern, Seq):
-        yield pattern
-    if isinstance(pattern, Seq | And):
+def outside_not(pattern: Pattern) -> Iterator[Pattern]:
+    """Every node of the pattern outside NOT."""
+    yield pattern
+    if isinstance(pattern, Except):
+        yield from outside_not(pattern.child)
+    elif isinstance(pattern, Seq | And | Next):
         for child in pattern.children:
-            yield from sequences(child)
+            yield from outside_not(child)
+
+
+def sequences(pattern: Pattern) -> Iterator[Seq | Next]:
+    """Every SEQ and NEXT of the pattern outside NOT."""
+    return (node for node in outside_not(pattern) if isinstance(node, Seq | Next))
 
 
 # ------------------------------------------------------------------- matching
 class _Referee:
     def __init__(self, query: Query, events: Sequence[Event]) -> None:
-        self.where, self.window_us = query.where, query.window_us
+        self.where, self.skips, self.window_us = query.where, query.skips, query.window_us
         self.kleene = kleene_aliases(query.pattern)
         self.stream = sorted(events, key=lambda event: event["ts"])  # stable: ties stay in stream order
 
@@ -147,8 +170,8 @@ class _Referee:
     def groups(self, leaf: EventRef | Kleene) -> list[Group]:
         """What may stand at a leaf: each event of its type or, under KL, each non-empty set of them."""
         if isinstance(leaf, EventRef):
-            return [(event,) for event in self.stream if event["type"] == leaf.type]
-        members = [event for event in self.stream if event["type"] == leaf.child.type]
+            return [(event,) for event in self.stream if of_type(event, leaf)]
+        members = [event for event in self.stream if of_type(event, leaf.child)]
         return [group for size in range(1, len(members) + 1) for group in itertools.combinations(members, size)]
 
     def accepts(self, pattern: Pattern, binding: Binding, around: Binding) -> bool:
@@ -158,18 +181,57 @@ class _Referee:
             and last(bound) - first(bound) <= self.window_us
             and all(in_order(sequence, binding) for sequence in sequences(pattern))
             and all(fulfils(predicate, {**around, **binding}, self.kleene) for predicate in self.about(binding, around))
+            and all(self.is_next(chain, binding) for chain in sequences(pattern) if isinstance(chain, Next))
             and not any(self.blocked(sequence, binding) for sequence in sequences(pattern))
+            and not any(self.excepted(node, binding) for node in exceptions(pattern, binding))
+        )
+
+    def is_next(self, chain: Next, binding: Binding) -> bool:
+        """Whether each event of a NEXT is the first that could follow: no other candidate ends before it."""
+        elements = elements_of(chain)
+        for place in range(1, len(elements)):
+            leaf = elements[place]
+            assert isinstance(leaf, EventRef)
+            earlier = {
+                alias_of(one): binding[alias_of(one)] for part in elements[:place] for one in positive_leaves(part)
+            }
+            reached = last(below(elements[place - 1], binding))
+            (chosen,) = binding[leaf.alias]
+            if not self.may_follow(chain, leaf, chosen, earlier):
+                return False
+            for event in self.stream:
+                better = (end_of(event), event["ts"]) < (end_of(chosen), chosen["ts"])
+                if better and event["ts"] > reached and self.may_follow(chain, leaf, event, earlier):
+                    return False
+        return True
+
+    def may_follow(self, chain: Next, leaf: EventRef, event: Event, earlier: Binding) -> bool:
+        """Whether an event is a candidate for a position: of a type that counts, and not skipped by FILTER."""
+        bound = {**earlier, leaf.alias: (event,)}
+        return (chain.strict or of_type(event, leaf)) and all(
+            fulfils(predicate, bound, self.kleene)
+            for predicate in self.skips
+            if leaf.alias in aliases_of(predicate) and aliases_of(predicate) <= bound.keys()
+        )
+
+    def excepted(self, node: tuple[Pattern, Group, Group], binding: Binding) -> bool:
+        """Whether a match of what an EXCEPT forbids lies strictly between two groups of events."""
+        absent, before, behind = node
+        return any(
+            last(before) < first(everything(negated)) and last(everything(negated)) < first(behind)
+            for choice in or_free(absent)
+            for negated in self.matches(choice, binding)
         )
 
     def about(self, binding: Binding, around: Binding) -> list[Predicate]:
         """The conditions that name the binding and nothing that is not there."""
         return [
             predicate
-            for predicate in self.where
+            for predicate in (*self.where, *self.skips)
             if aliases_of(predicate) & binding.keys() and aliases_of(predicate) <= binding.keys() | around.keys()
         ]
 
-    def blocked(self, sequence: Seq, binding: Binding) -> bool:
+    def blocked(self, sequence: Seq | Next, binding: Binding) -> bool:
         """Whether a match of some NOT of this SEQ lies in its gap."""
         for place, child in enumerate(sequence.children):
             if isinstance(child, Not):
@@ -188,6 +250,50 @@ class _Referee:
         return after_start and before_end
 
 
+def of_type(event: Event, leaf: EventRef) -> bool:
+    return leaf.type == ANY_TYPE or event["type"] in leaf.types
+
+
+def elements_of(chain: Next) -> list[Pattern]:
+    """What follows each other in a NEXT: its first pattern, then one event at a time."""
+    found: list[Pattern] = []
+    for child in chain.children:
+        inner = child
+        while found and isinstance(inner, Except):
+            inner = inner.child
+        parts = inner.children if found and isinstance(inner, Next) else (inner,)
+        found += [part for part in parts if not isinstance(part, Not)]
+    return found
+
+
+def exceptions(pattern: Pattern, binding: Binding) -> Iterator[tuple[Pattern, Group, Group]]:
+    """For each EXCEPT: what it forbids, and the events between which it does.
+
+    Alone it looks from the first to the last event of its own part; to the right in a NEXT from the event before.
+    """
+    inside_next: set[int] = set()
+    for chain in outside_not(pattern):
+        if isinstance(chain, Next):
+            for place, child in enumerate(chain.children):
+                node = child
+                while place and isinstance(node, Except):
+                    inside_next.add(id(node))
+                    before = next(one for one in reversed(chain.children[:place]) if not isinstance(one, Not))
+                    yield node.absent, below(before, binding), final(node, binding)
+                    node = node.child
+    for node in outside_not(pattern):
+        if isinstance(node, Except) and id(node) not in inside_next:
+            events = below(node, binding)
+            start = tuple(event for event in events if event["ts"] == first(events))
+            yield node.absent, start, final(node, binding)
+
+
+def final(pattern: Pattern, binding: Binding) -> Group:
+    """The events with which a part ends."""
+    events = below(pattern, binding)
+    return tuple(event for event in events if end_of(event) == last(events))
+
+
 def everything(binding: Binding) -> Group:
     return tuple(event for group in binding.values() for event in group)
 
@@ -197,7 +303,12 @@ def first(group: Group) -> int:
 
 
 def last(group: Group) -> int:
-    return max(int(event["ts"]) for event in group)
+    return max(end_of(event) for event in group)
+
+
+def end_of(event: Event) -> int:
+    """When an event is over: at its `end` if it has one, else at its time."""
+    return int(event.get("end", event["ts"]))
 
 
 def below(pattern: Pattern, binding: Binding) -> Group:
@@ -210,8 +321,9 @@ def neighbour(children: Iterator[Pattern], binding: Binding) -> Group:
     return next((below(child, binding) for child in children if not isinstance(child, Not)), ())
 
 
-def in_order(sequence: Seq, binding: Binding) -> bool:
-    parts = [below(child, binding) for child in sequence.children if not isinstance(child, Not)]
+def in_order(sequence: Seq | Next, binding: Binding) -> bool:
+    children = elements_of(sequence) if isinstance(sequence, Next) else sequence.children
+    parts = [below(child, binding) for child in children if not isinstance(child, Not)]
     return all(last(earlier) < first(later) for earlier, later in itertools.combinations(parts, 2))
 
 

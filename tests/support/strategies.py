@@ -210,7 +210,7 @@ def _numeric(draw: st.DrawFn, leaves: Sequence[Leaf]) -> Expr:
 @st.composite
 def streams(draw: st.DrawFn, query: Query, max_events: int = 12) -> list[dict[str, Any]]:
     """Events in time order, with ties, repeated and missing values, and types the query does not know."""
-    compared = {attr.name for predicate in query.where for attr in attributes(predicate)}
+    compared = {attr.name for predicate in query.conditions for attr in attributes(predicate)}
     present = sorted((compared | {attr.name for attr in query.returns}) & VALUES.keys())
     types = st.sampled_from((*query.event_types, *query.event_types, "Unrelated"))
     values = st.fixed_dictionaries(
