@@ -10,18 +10,19 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from actors.columnar.memory import Spill
+from actors.columnar.store import load_merging
 from actors.operators.base import OperatorSpec
-from actors.operators.store import load_merging
-from actors.state_memory import Spill
 from actors.unit import Channel, ProcessingUnit, UnitState
+from decopa.choices import DEFAULT_MAX_MATCHES, DEFAULT_MAX_STATE_BYTES
 from decopa.errors import CheckpointError
 from decopa.planning.plan import PlanOperator, QueryPlan
 from decopa.planning.subquery import SubQuery
 from decopa.query.binding import BoundQuery
-from shuffler.batch import Batch
-from shuffler.layout import layout_of
-from shuffler.routing import END_OF_STREAM, Delivery, RoutingTable, Sender, SenderState
-from shuffler.slices import Slices
+from shuffler.routing.slices import Slices
+from shuffler.routing.table import END_OF_STREAM, Delivery, RoutingTable, Sender, SenderState
+from shuffler.rows.batch import Batch
+from shuffler.rows.layout import layout_of
 
 Inbound = tuple[str, int, Channel]
 
@@ -33,8 +34,8 @@ class Limits:
     With `spill`, what is more than that goes to files.
     """
 
-    max_matches: int = 10_000_000
-    max_state_bytes: int = 4 * 2**30
+    max_matches: int = DEFAULT_MAX_MATCHES
+    max_state_bytes: int = DEFAULT_MAX_STATE_BYTES
     spill: Spill | None = None
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from shuffler.routing import NOTHING_YET
+from shuffler.routing.table import NOTHING_YET
 
 #: Buckets grow by 2 % from a microsecond to about an hour, so that quantiles are exact to 2 %.
 _GROWTH = 1.02

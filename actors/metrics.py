@@ -1,4 +1,4 @@
-"""What units and sinks show in Ray's dashboard and to Prometheus, see `shuffler.ray_metrics`."""
+"""What units and sinks show in Ray's dashboard and to Prometheus, see `shuffler.exchange.ray_metrics`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from shuffler.ray_metrics import (
+from shuffler.exchange.ray_metrics import (
     PROCESS_METRICS,
     SHUFFLER_METRICS,
     TAGS,
@@ -20,7 +20,7 @@ from shuffler.ray_metrics import (
 if TYPE_CHECKING:
     from actors.node import SinkNode
     from actors.ray_unit import UnitStatus
-    from shuffler.ray_links import RayLinks
+    from shuffler.exchange.ray_links import RayLinks
 
 _LAG = "Event time between the newest input and the watermark; nothing that ends before the watermark can still change"
 UNIT_METRICS = (

@@ -15,18 +15,18 @@ from actors.group import Limits, UnitGroup
 from actors.latency import LatencyMeter
 from actors.reports import UnitReport, unit_reports
 from actors.sink import MatchSink, check_limit
-from actors.state import UnitsCodec, UnitsState
+from actors.state.codec import UnitsCodec, UnitsState
 from actors.unit import Channel
-from shuffler.batch import Batch
-from shuffler.channel import Message
-from shuffler.codecs import Codecs
-from shuffler.events import EventFormat
-from shuffler.inbox import Inbox
-from shuffler.layout import layout_of
-from shuffler.outbox import Clock, FlushPolicy, Outbox, Send
-from shuffler.routing import END_OF_STREAM, NOTHING_YET
-from shuffler.strings import StringPool
-from shuffler.topology import Topology
+from shuffler.exchange.channel import Message
+from shuffler.exchange.codecs import Codecs
+from shuffler.exchange.inbox import Inbox
+from shuffler.exchange.outbox import Clock, FlushPolicy, Outbox, Send
+from shuffler.routing.table import END_OF_STREAM, NOTHING_YET
+from shuffler.routing.topology import Topology
+from shuffler.rows.batch import Batch
+from shuffler.rows.events import EventFormat
+from shuffler.rows.layout import layout_of
+from shuffler.rows.strings import StringPool
 
 
 class UnitNode:

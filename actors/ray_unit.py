@@ -17,23 +17,23 @@ import numpy.typing as npt
 import pyarrow as pa
 import ray
 
+from actors.columnar.jit import interpreted
 from actors.emulation import Emulation
 from actors.group import Limits
-from actors.jit import interpreted
 from actors.latency import LatencySummary
 from actors.metrics import SinkMetrics, UnitMetrics
 from actors.node import SinkNode, UnitNode
 from actors.reports import UnitReport
 from decopa.planning.plan import Rule
-from shuffler.channel import Message
-from shuffler.events import EventFormat
-from shuffler.node import Marks
-from shuffler.outbox import FlushPolicy
-from shuffler.ray_links import RayLinks
-from shuffler.ray_metrics import Publisher
-from shuffler.ray_shell import CONTROL, KeptResults, Shell
-from shuffler.topology import Topology
-from shuffler.work_clock import WorkClock
+from shuffler.exchange.channel import Message
+from shuffler.exchange.node import Marks
+from shuffler.exchange.outbox import FlushPolicy
+from shuffler.exchange.ray_links import RayLinks
+from shuffler.exchange.ray_metrics import Publisher
+from shuffler.exchange.ray_shell import CONTROL, KeptResults, Shell
+from shuffler.exchange.work_clock import WorkClock
+from shuffler.routing.topology import Topology
+from shuffler.rows.events import EventFormat
 
 
 class StateStore(Protocol):

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from actors.ordering import canonical_order, load_compiled
+from actors.columnar.ordering import canonical_order, load_compiled
 from decopa.errors import LimitError
 from decopa.query.binding import BoundQuery
 from decopa.query.predicate import Attr
 from decopa.query.query import Query
 from decopa.query.schema import NULL, Kind
-from shuffler.batch import Array, Batch, Indices, flat_members, length_of, start_of
-from shuffler.events import EventFormat
-from shuffler.hashing import hash_groups
-from shuffler.layout import Layout, member_column
-from shuffler.routing import END_OF_STREAM
-from shuffler.strings import StringPool
+from shuffler.routing.table import END_OF_STREAM
+from shuffler.rows.batch import Array, Batch, Indices, flat_members, length_of, start_of
+from shuffler.rows.events import EventFormat
+from shuffler.rows.hashing import hash_groups
+from shuffler.rows.layout import Layout, member_column
+from shuffler.rows.strings import StringPool
 
 
 def bound_aliases(query: Query) -> list[str]:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 
+from actors.columnar.memory import Spill, StateMemory
+from actors.columnar.output import Counters
 from actors.operators.base import LogicState, OperatorLogic, OperatorSpec
 from actors.operators.join import JoinLogic
 from actors.operators.kleene import KleeneBinaryLogic, KleeneUnaryLogic
 from actors.operators.negation import NegationLogic
 from actors.operators.succession import SuccessionLogic
-from actors.output import Counters
-from actors.state_memory import Spill, StateMemory
 from decopa.errors import CheckpointError, LimitError
 from decopa.planning.plan import Rule
-from shuffler.batch import Batch
-from shuffler.routing import NOTHING_YET
+from shuffler.routing.table import NOTHING_YET
+from shuffler.rows.batch import Batch
 
 _LOGIC: dict[Rule, type[OperatorLogic]] = {
     Rule.JOIN: JoinLogic,

@@ -11,20 +11,20 @@ from typing import Any
 import ray
 from ray.exceptions import GetTimeoutError, ObjectLostError, RayActorError, RayTaskError
 
+from actors.columnar.jit import is_interpreted
 from actors.emulation import Emulation
 from actors.group import Limits
-from actors.jit import is_interpreted
 from actors.ray_unit import UNIT_CLASSES, Sink, SinkSetup, SinkStatus, StateStore, UnitSetup, UnitStatus
 from cluster.options import RayOptions
 from cluster.placement import Places
 from decopa.errors import DecoPaError, DeployError
 from decopa.planning.plan import Rule
-from shuffler.events import EventFormat
-from shuffler.feeder import FeederState
-from shuffler.ray_links import PeerFailed
-from shuffler.ray_shell import as_actor
-from shuffler.ray_shuffler import Shuffler, ShufflerSetup, ShufflerStatus
-from shuffler.topology import Topology, UnitProcess
+from shuffler.exchange.ray_links import PeerFailed
+from shuffler.exchange.ray_shell import as_actor
+from shuffler.exchange.ray_shuffler import Shuffler, ShufflerSetup, ShufflerStatus
+from shuffler.routing.feeder import FeederState
+from shuffler.routing.topology import Topology, UnitProcess
+from shuffler.rows.events import EventFormat
 
 #: How long to wait for the actor that failed to say so, once its peers have noticed.
 _CAUSE_PATIENCE_S = 5.0

@@ -10,10 +10,10 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from shuffler.columns import Place, timestamps_us
-from shuffler.events import EventFormat
-from shuffler.pacing import Replay
-from shuffler.source import Block, TraceSource
+from shuffler.rows.columns import Place, timestamps_us
+from shuffler.rows.events import EventFormat
+from shuffler.source.pacing import Replay
+from shuffler.source.trace import Block, TraceSource
 
 #: Events in a block; a shuffler has two at a time.
 BLOCK_ROWS = 131_072

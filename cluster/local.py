@@ -17,8 +17,8 @@ from cluster.pipeline import Pipeline
 from decopa.planning.plan import Plan
 from decopa.planning.validate import check_structure
 from decopa.query.binding import bind
-from shuffler.codecs import needed_attributes
-from shuffler.source import TraceSource
+from shuffler.exchange.codecs import needed_attributes
+from shuffler.source.trace import TraceSource
 
 #: Events per batch: long enough to make the work per batch negligible, short enough to stay in the cache.
 DEFAULT_BATCH_SIZE = 65_536

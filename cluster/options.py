@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from costmodel.capacity import Capacity
+from decopa.choices import PLACEMENTS
 from decopa.errors import DeployError
-from shuffler.outbox import FlushPolicy
-from shuffler.pacing import Replay
+from shuffler.exchange.outbox import FlushPolicy
+from shuffler.source.pacing import Replay
 
-PLACEMENTS = ("SPREAD", "PACK", "STRICT_SPREAD", "STRICT_PACK")
 #: Messages that may be on their way to one receiver; at two, one is worked on while the next one arrives.
 DEFAULT_WINDOW = 4
 
@@ -19,7 +19,7 @@ DEFAULT_WINDOW = 4
 class Placement:
     """`strategy` is Ray's; `pins` puts processes, by name or by the operator in it, on nodes, by address."""
 
-    strategy: str = "SPREAD"
+    strategy: str = PLACEMENTS[0]
     pins: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:

@@ -12,12 +12,12 @@ from actors.sink import MatchSink, check_limit
 from actors.unit import Channel
 from decopa.planning.plan import QueryPlan
 from decopa.query.binding import BoundQuery
-from shuffler.batch import Batch
-from shuffler.events import EventBatch
-from shuffler.feeder import LeafFeeder
-from shuffler.layout import layout_of
-from shuffler.routing import END_OF_STREAM, NOTHING_YET, Delivery, RoutingTable
-from shuffler.source import TraceSource
+from shuffler.routing.feeder import LeafFeeder
+from shuffler.routing.table import END_OF_STREAM, NOTHING_YET, Delivery, RoutingTable
+from shuffler.rows.batch import Batch
+from shuffler.rows.events import EventBatch
+from shuffler.rows.layout import layout_of
+from shuffler.source.trace import TraceSource
 
 
 class Pipeline:

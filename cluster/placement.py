@@ -16,7 +16,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from cluster.options import Placement
 from decopa.errors import DeployError
-from shuffler.topology import Topology
+from shuffler.routing.topology import Topology
 
 #: How long to wait for places that others hold.
 PATIENCE_S = 60.0

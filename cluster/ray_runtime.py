@@ -19,9 +19,9 @@ from cluster.session import Progress, Session
 from decopa.planning.plan import Plan
 from decopa.planning.validate import check_structure
 from decopa.query.binding import bind
-from shuffler.codecs import needed_attributes
-from shuffler.ray_shuffler import ShufflerStatus
-from shuffler.topology import Topology
+from shuffler.exchange.codecs import needed_attributes
+from shuffler.exchange.ray_shuffler import ShufflerStatus
+from shuffler.routing.topology import Topology
 
 
 @dataclass(frozen=True)

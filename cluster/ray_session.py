@@ -18,7 +18,7 @@ from typing import Any
 
 import ray
 
-from cluster.spark.java import prepare_java
+from cluster.java import prepare_java
 from decopa.errors import DeployError
 
 #: Messages travel in the calls themselves instead of through the object store, which carries three times fewer of them.

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from cluster.deployment import Deployment
 from cluster.feeding import FeedBlock
-from shuffler.node import ReplayStart
-from shuffler.pacing import Replay
-from shuffler.routing import NOTHING_YET
+from shuffler.exchange.node import ReplayStart
+from shuffler.routing.table import NOTHING_YET
+from shuffler.source.pacing import Replay
 
 #: Blocks at one shuffler: one that it works on and one that waits.
 _BLOCKS_IN_FLIGHT = 2

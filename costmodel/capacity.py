@@ -6,27 +6,16 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import Any
 
-from costmodel.documents import check_fields, number, read_document, value_of_kind
+from decopa.choices import Objective
+from decopa.documents import check_fields, number, read_document, value_of_kind
 from decopa.errors import StatisticsError
 from decopa.query.names import duration_text
 from decopa.query.query import MAX_WINDOW_US
 
 FORMAT = "decopa-capacity"
 VERSION = 1
-
-
-class Objective(Enum):
-    """What a unit must not exceed: each of its limits on its own, as in the paper, or the time that it has.
-
-    With `BUSY` the shares of all limits add up, as the time of one processor does: a unit that spends half of it on
-    taking events in has half of it left for comparing.
-    """
-
-    LIMITS = "limits"
-    BUSY = "busy"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from decopa.errors import QueryError, StatisticsError, did_you_mean
+from decopa.language.text.parser import parse
 from decopa.query.analysis import Position
 from decopa.query.names import duration_text
-from decopa.query.parser import parse
 from decopa.query.pattern import And, EventRef, Pattern, Seq
 from decopa.query.predicate import aliases_of, is_self_pair
 from decopa.query.query import MAX_WINDOW_US, Query

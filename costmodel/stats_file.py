@@ -26,8 +26,8 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
-from costmodel.documents import check_fields, fail, kind_of, number, numbers, read_document, texts, value_of_kind
 from costmodel.statistics import Pair, PairSelectivity, RateProfile, Statistics, SubQuerySelectivity
+from decopa.documents import check_fields, fail, kind_of, number, numbers, read_document, texts, value_of_kind
 from decopa.errors import StatisticsError
 
 FORMAT = "decopa-stats"

@@ -13,10 +13,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from costmodel.capacity import Capacity, Objective
+from costmodel.capacity import Capacity
 from costmodel.costs import Load, OperatorLoad
 from costmodel.logarithms import LOG_MAX, LOG_ZERO, log_of, log_sum, value_of
 from costmodel.pricing import PricedOperator
+from decopa.choices import Objective, Reading
 
 #: Scaling factors are searched for up to here; a plan that sustains it is called unlimited.
 _LOG_MAX_SCALING = math.log(1e300)
@@ -24,13 +25,6 @@ _LOG_MAX_SCALING = math.log(1e300)
 PRECISION = 1e-10
 #: Loads may exceed a limit by this share, which is rounding.
 _SLACK = 1e-9
-
-
-class Reading(Enum):
-    """What a scaling factor multiplies."""
-
-    LINEAR = "linear"
-    RATES = "rates"
 
 
 class Limit(Enum):

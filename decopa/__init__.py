@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from actors.columnar.memory import Spill
     from actors.group import Limits
-    from actors.state_memory import Spill
     from cluster.checkpoint.recovery import Checkpoints
     from cluster.options import Placement, RayOptions
-    from costmodel.capacity import Capacity, Objective
+    from costmodel.capacity import Capacity
     from costmodel.statistics import Statistics
-    from decopa.api import RunResult, make_plan, plan, run, run_detailed
-    from decopa.checkpointed import resume, run_with_checkpoints
+    from decopa.choices import Objective
     from decopa.errors import (
         CheckpointError,
         DecoPaError,
@@ -23,37 +22,39 @@ if TYPE_CHECKING:
         StatisticsError,
         TraceError,
     )
+    from decopa.language.text.parser import parse, parse_workload
     from decopa.planning.plan import Plan
-    from decopa.query.parser import parse, parse_workload
     from decopa.query.query import Query
-    from decopa.streaming import stream
-    from shuffler.checks import TraceColumns
-    from shuffler.dead_letters import BadRows
-    from shuffler.lateness import Lateness
-    from shuffler.pacing import Replay
+    from decopa.runs.checkpointed import resume, run_with_checkpoints
+    from decopa.runs.execute import RunResult, make_plan, plan, run, run_detailed
+    from decopa.runs.streaming import stream
+    from shuffler.rows.events import TraceColumns
+    from shuffler.source.dead_letters import BadRows
+    from shuffler.source.lateness import Lateness
+    from shuffler.source.pacing import Replay
 
 __version__ = "0.1.0"
 _HOME = {
     "Limits": "actors.group",
-    "Spill": "actors.state_memory",
-    "BadRows": "shuffler.dead_letters",
-    "Lateness": "shuffler.lateness",
+    "Spill": "actors.columnar.memory",
+    "BadRows": "shuffler.source.dead_letters",
+    "Lateness": "shuffler.source.lateness",
     "Placement": "cluster.options",
     "RayOptions": "cluster.options",
-    "Replay": "shuffler.pacing",
-    "RunResult": "decopa.api",
-    "TraceColumns": "shuffler.checks",
+    "Replay": "shuffler.source.pacing",
+    "RunResult": "decopa.runs.execute",
+    "TraceColumns": "shuffler.rows.events",
     "Capacity": "costmodel.capacity",
-    "Objective": "costmodel.capacity",
+    "Objective": "decopa.choices",
     "Statistics": "costmodel.statistics",
-    "make_plan": "decopa.api",
-    "plan": "decopa.api",
-    "run": "decopa.api",
-    "run_detailed": "decopa.api",
+    "make_plan": "decopa.runs.execute",
+    "plan": "decopa.runs.execute",
+    "run": "decopa.runs.execute",
+    "run_detailed": "decopa.runs.execute",
     "Checkpoints": "cluster.checkpoint.recovery",
-    "resume": "decopa.checkpointed",
-    "run_with_checkpoints": "decopa.checkpointed",
-    "stream": "decopa.streaming",
+    "resume": "decopa.runs.checkpointed",
+    "run_with_checkpoints": "decopa.runs.checkpointed",
+    "stream": "decopa.runs.streaming",
     "CheckpointError": "decopa.errors",
     "DecoPaError": "decopa.errors",
     "DeployError": "decopa.errors",
@@ -63,8 +64,8 @@ _HOME = {
     "StatisticsError": "decopa.errors",
     "TraceError": "decopa.errors",
     "Plan": "decopa.planning.plan",
-    "parse": "decopa.query.parser",
-    "parse_workload": "decopa.query.parser",
+    "parse": "decopa.language.text.parser",
+    "parse_workload": "decopa.language.text.parser",
     "Query": "decopa.query.query",
 }
 __all__ = [

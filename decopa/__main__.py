@@ -1,6 +1,6 @@
 """`python -m decopa`."""
 
-from decopa.cli import main
+from decopa.commands.cli import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from actors.jit import cache_folder
+from actors.columnar.jit import cache_folder
 from cluster.checkpoint.output import PublishedMatches
 from cluster.checkpoint.store import CheckpointStore, Manifest
 from decopa.errors import CheckpointError, OutputError, PlanError

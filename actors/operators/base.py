@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from actors.output import Counters
-from actors.state_memory import StateMemory
+from actors.columnar.memory import StateMemory
+from actors.columnar.output import Counters
 from decopa.planning.plan import PlanOperator, QueryPlan
 from decopa.query.binding import BoundQuery
-from shuffler.batch import Batch
+from shuffler.rows.batch import Batch
 
 
 @dataclass(frozen=True)

@@ -12,20 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from actors import jit
+from actors.columnar import jit
+from actors.columnar.output import BLOCK, CHUNK, Counters, OutputBlocks
+from actors.columnar.pair_writer import Side
+from actors.columnar.store import Store
 from actors.operators.base import OperatorSpec
 from actors.operators.closure_source import closure_source
-from actors.operators.store import Store
-from actors.output import BLOCK, CHUNK, Counters, OutputBlocks
-from actors.pair_writer import Side
 from decopa.planning.subquery import SubQuery
 from decopa.query.binding import BoundQuery
 from decopa.query.kernel import HELPERS, ConditionWriter, Constants
 from decopa.query.predicate import Attr, Compare
-from shuffler.batch import Array, Batch, Indices, key_of, length_of, start_of
-from shuffler.hashing import hash_groups
-from shuffler.layout import Layout, member_column
-from shuffler.routing import NOTHING_YET, identity_columns
+from shuffler.routing.table import NOTHING_YET, identity_columns
+from shuffler.rows.batch import Array, Batch, Indices, key_of, length_of, start_of
+from shuffler.rows.hashing import hash_groups
+from shuffler.rows.layout import Layout, member_column
 
 #: Column that numbers the batch a stored row came with.
 ARRIVAL = "#arrival"

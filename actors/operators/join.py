@@ -6,17 +6,17 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from actors.columnar.output import BLOCK, CHUNK, Counters, OutputBlocks
+from actors.columnar.pair_writer import PairWriter, Side
+from actors.columnar.probe import ProbeKernel
+from actors.columnar.store import Store
 from actors.operators.base import LogicState, OperatorSpec
 from actors.operators.pairing import Pairing, write_pairing
 from actors.operators.row_sets import SIDES
-from actors.operators.store import Store
-from actors.output import BLOCK, CHUNK, Counters, OutputBlocks
-from actors.pair_writer import PairWriter, Side
-from actors.probe import ProbeKernel
 from decopa.planning.subquery import SubQuery
-from shuffler.batch import Array, Batch
-from shuffler.layout import Layout
-from shuffler.routing import END_OF_STREAM, NOTHING_YET
+from shuffler.routing.table import END_OF_STREAM, NOTHING_YET
+from shuffler.rows.batch import Array, Batch
+from shuffler.rows.layout import Layout
 
 
 class JoinLogic:

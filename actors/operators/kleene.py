@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from actors.columnar.output import Counters
 from actors.operators.base import LogicState, OperatorSpec
 from actors.operators.closure import Closure
 from actors.operators.join import JoinLogic
 from actors.operators.row_sets import FAMILIES, row_sets
-from actors.output import Counters
-from shuffler.batch import Batch
-from shuffler.routing import NOTHING_YET
+from shuffler.routing.table import NOTHING_YET
+from shuffler.rows.batch import Batch
 
 
 class KleeneUnaryLogic:

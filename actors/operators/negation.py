@@ -6,17 +6,17 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from actors.columnar.output import Counters
+from actors.columnar.pair_writer import PairWriter, Side
+from actors.columnar.probe import ProbeKernel
+from actors.columnar.store import Store
 from actors.operators.base import LogicState, OperatorSpec
 from actors.operators.pairing import Pairing, equality_columns
 from actors.operators.row_sets import NEGATED, PENDING, row_sets
-from actors.operators.store import Store
-from actors.output import Counters
-from actors.pair_writer import PairWriter, Side
-from actors.probe import ProbeKernel
 from decopa.query.predicate import aliases_of
-from shuffler.batch import Array, Batch
-from shuffler.layout import Layout, earliest, latest
-from shuffler.routing import END_OF_STREAM, NOTHING_YET
+from shuffler.routing.table import END_OF_STREAM, NOTHING_YET
+from shuffler.rows.batch import Array, Batch
+from shuffler.rows.layout import Layout, earliest, latest
 
 #: Column with the last moment at which a negated match can end that still blocks a row.
 DEADLINE = "#deadline"

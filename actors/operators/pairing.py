@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from actors.pair_writer import PairWriter, Side
+from actors.columnar.pair_writer import PairWriter, Side
 from decopa.query.analysis import Position
 from decopa.query.binding import BoundQuery, Condition
 from decopa.query.pattern import ANY_TYPE
 from decopa.query.predicate import Attr, Compare, Predicate
-from shuffler.batch import key_of
-from shuffler.layout import earliest, latest, member_column
+from shuffler.rows.batch import key_of
+from shuffler.rows.layout import earliest, latest, member_column
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from decopa.planning.plan import PlanOperator, QueryPlan, Rule
 from decopa.planning.subquery import SubQuery
-from shuffler.routing import identity_columns
+from shuffler.routing.table import identity_columns
 
 #: Rows of each side of a join that partners may still come for.
 SIDES = ("side 0", "side 1")

@@ -10,19 +10,19 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from actors import jit
+from actors.columnar import jit
+from actors.columnar.output import BLOCK, CHUNK, Counters, OutputBlocks
+from actors.columnar.pair_writer import PairWriter, Side
 from actors.operators.base import LogicState, OperatorSpec
 from actors.operators.join import write_outputs
 from actors.operators.pairing import Pairing, equality_columns
 from actors.operators.row_sets import CANDIDATES, WAITING
 from actors.operators.succession_source import HELPERS, succession_source
-from actors.output import BLOCK, CHUNK, Counters, OutputBlocks
-from actors.pair_writer import PairWriter, Side
 from decopa.query.binding import BoundQuery, Condition
-from shuffler.batch import Array, Batch, Indices, joined
-from shuffler.hashing import hash_columns
-from shuffler.layout import Layout
-from shuffler.routing import END_OF_STREAM, NOTHING_YET
+from shuffler.routing.table import END_OF_STREAM, NOTHING_YET
+from shuffler.rows.batch import Array, Batch, Indices, joined
+from shuffler.rows.hashing import hash_columns
+from shuffler.rows.layout import Layout
 
 
 class SuccessionLogic:

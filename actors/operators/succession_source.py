@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textwrap import indent
 
-from actors.pair_writer import Checks, PairWriter
+from actors.columnar.pair_writer import Checks, PairWriter
 from decopa.query import kernel
 
 HELPERS = kernel.HELPERS

@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 import ray
 
-from actors.state import ShufflerState, encode_shuffler
+from actors.state.codec import ShufflerState, encode_shuffler
 from cluster.checkpoint.output import PublishedMatches
 from cluster.checkpoint.store import CheckpointStore, Manifest, NotWritten, StoredState
 from cluster.deployment import Deployment

@@ -20,17 +20,16 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from decopa.choices import PART_FORMATS
 from decopa.errors import OutputError
-
-FORMATS = ("parquet", "jsonl")
 
 
 class PublishedMatches:
     """A folder of parts, in Parquet or JSON lines."""
 
     def __init__(self, folder: Path, form: str = "parquet") -> None:
-        if form not in FORMATS:
-            raise OutputError(f"matches are published as {' or '.join(FORMATS)}, not '{form}'")
+        if form not in PART_FORMATS:
+            raise OutputError(f"matches are published as {' or '.join(PART_FORMATS)}, not '{form}'")
         self.folder, self._form = folder, form
         self._staged = folder / "_staged"
 

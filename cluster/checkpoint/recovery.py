@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from actors.group import Limits
-from actors.rescale import rescale, rescale_feeders
-from actors.state import UnitsCodec, UnitsState, decode_shuffler
+from actors.state.codec import UnitsCodec, UnitsState, decode_shuffler
+from actors.state.migrate import rescale, rescale_feeders
 from cluster.checkpoint.coordinator import Coordinator, Merge, Published
 from cluster.checkpoint.output import PublishedMatches
 from cluster.checkpoint.store import CheckpointStore, Manifest
@@ -26,15 +26,16 @@ from cluster.options import RayOptions
 from cluster.placement import NoRoom
 from cluster.ray_runtime import RayRun, run_report
 from cluster.session import Progress, Session
+from decopa.choices import DEFAULT_CHECKPOINT_S
 from decopa.errors import CheckpointError, DeployError
 from decopa.planning.plan import Plan
 from decopa.planning.validate import check_structure
 from decopa.query.binding import bind
-from shuffler.codecs import needed_attributes
-from shuffler.events import EventFormat
-from shuffler.ray_links import PeerFailed
-from shuffler.strings import StringPool
-from shuffler.topology import Topology
+from shuffler.exchange.codecs import needed_attributes
+from shuffler.exchange.ray_links import PeerFailed
+from shuffler.routing.topology import Topology
+from shuffler.rows.events import EventFormat
+from shuffler.rows.strings import StringPool
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.2, 10.0
 
@@ -47,7 +48,7 @@ class Checkpoints:
     """
 
     location: str
-    every_s: float = 1.0
+    every_s: float = DEFAULT_CHECKPOINT_S
     keep: int = 3
     retries: int = 5
 

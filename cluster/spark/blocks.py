@@ -19,9 +19,10 @@ import pyarrow.compute as pc
 
 from cluster.spark.failures import failing_as_trace_error
 from decopa.errors import TraceError
-from shuffler.checks import IdOrder, TimeOrder, TraceColumns
-from shuffler.columns import Place, identities, timestamps_us, type_labels
-from shuffler.readers import Reader
+from shuffler.rows.columns import Place, identities, timestamps_us, type_labels
+from shuffler.rows.events import TraceColumns
+from shuffler.source.checks import IdOrder, TimeOrder
+from shuffler.source.readers import Reader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -136,7 +137,7 @@ def release(spark: SparkSession, blocks: Iterable[Block]) -> None:
 
 
 def summarize(table: pa.Table, columns: TraceColumns, place: Place) -> Summary:
-    """What is in a partition, checked as a source checks it (`shuffler.source`); TraceError for what it refuses."""
+    """What a partition holds, checked as `shuffler.source.trace` checks it; raises TraceError for what it refuses."""
     order, ids = TimeOrder(columns.ts), IdOrder()
     disorder, types = None, set[str]()
     earliest: list[int] = []

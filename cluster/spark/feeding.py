@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Sequence
 
 from cluster.feeding import FeedBlock
 from cluster.spark.blocks import Block
-from shuffler.columns import Place
-from shuffler.events import EventFormat
+from shuffler.rows.columns import Place
+from shuffler.rows.events import EventFormat
 
 
 class SparkBlocks:

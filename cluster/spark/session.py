@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cluster.spark.java import JAVA_OPTIONS, find_java, prepare_java
+from cluster.java import JAVA_OPTIONS, find_java, prepare_java
 from decopa.errors import DeployError
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from decopa.errors import StatisticsError, TraceError, did_you_mean
 from decopa.query.names import duration_text
 from decopa.query.predicate import attributes
 from decopa.query.query import Query
-from shuffler.checks import TraceColumns
+from shuffler.rows.events import TraceColumns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -84,7 +84,7 @@ def measure_on_spark(
     seed: int = 0,
     samples: int = DEFAULT_SAMPLES,
 ) -> list[Estimate]:
-    """Rates, selectivities and how rates vary, for each query; as `decopa.measure.measure`, for a trace of any size.
+    """Rates, selectivities and how rates vary, for each query; like `decopa.runs.measure`, for a trace of any size.
 
     Rates are counted over the whole trace. Selectivities come from about `samples` events in slices of the trace, with
     standard errors that allow for bursts; if the whole trace has fewer, they are as exact as `measure` makes them.

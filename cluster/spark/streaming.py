@@ -31,9 +31,9 @@ from cluster.spark.traces import LoadedTrace, load_trace, named
 from decopa.errors import DecoPaError, TraceError
 from decopa.planning.plan import Plan
 from decopa.planning.validate import check_structure
-from shuffler.lateness import Lateness
-from shuffler.source import TraceColumns, open_trace
-from shuffler.topology import Topology
+from shuffler.routing.topology import Topology
+from shuffler.source.lateness import Lateness
+from shuffler.source.trace import TraceColumns, open_trace
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -11,14 +11,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from cluster.spark.blocks import Block, BlockReader, disorder_of, fetched_blocks, ids_increase, release
 from cluster.spark.failures import failing_as_trace_error
+from decopa.choices import MISSING_POLICIES, MissingPolicy
 from decopa.errors import TraceError, did_you_mean
-from shuffler.checks import Survey, TraceColumns
-from shuffler.readers import CSV_SUFFIXES, JSON_SUFFIXES, PARQUET_SUFFIXES
-from shuffler.source import TraceSource
+from shuffler.rows.events import TraceColumns
+from shuffler.source.checks import Survey
+from shuffler.source.readers import CSV_SUFFIXES, JSON_SUFFIXES, PARQUET_SUFFIXES
+from shuffler.source.trace import TraceSource
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -28,7 +30,6 @@ ROWS_PER_BLOCK = 250_000
 #: A partition with more rows than this is split, to keep blocks small against the object store.
 MAX_ROWS_PER_BLOCK = 2_000_000
 DEFAULT_COLUMNS = TraceColumns()
-Missing = Literal["fail", "drop"]
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ def clean(
     df: DataFrame,
     columns: TraceColumns = DEFAULT_COLUMNS,
     *,
-    missing: Missing = "fail",
+    missing: MissingPolicy = "fail",
     name: str = "the data frame",
 ) -> CleanTrace:
     """The events of a frame, with times typed; one pass over ids, times and types.
@@ -180,7 +181,7 @@ def load_trace(
     df: DataFrame,
     columns: TraceColumns = DEFAULT_COLUMNS,
     *,
-    missing: Missing = "fail",
+    missing: MissingPolicy = "fail",
     partitions: int | None = None,
     name: str = "the data frame",
 ) -> LoadedTrace:
@@ -253,8 +254,8 @@ def _partitions_kept(spark: SparkSession) -> Iterator[None]:
 def _read_csv(spark: SparkSession, path: str, columns: TraceColumns) -> DataFrame:
     """Types are settled over the whole file, except that event types are text; broken rows raise when read.
 
-    An empty cell is a missing value and `""` an empty string, as in `shuffler.readers`; Spark tells them apart if the
-    mark for missing values is one that no cell has.
+    An empty cell is a missing value and `""` an empty string, as in `shuffler.source.readers`; Spark tells them apart
+    if the mark for missing values is one that no cell has.
     """
     from pyspark.sql.types import StringType, StructField, StructType
 
@@ -292,7 +293,7 @@ def _check_columns(df: DataFrame, columns: TraceColumns, name: str) -> None:
 
 
 def _check_missing(missing: str) -> None:
-    if missing not in ("fail", "drop"):
+    if missing not in MISSING_POLICIES:
         raise TraceError(f"missing values can 'fail' or 'drop', got '{missing}'")
 
 

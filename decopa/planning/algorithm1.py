@@ -15,7 +15,8 @@ from collections.abc import Iterator, Sequence
 
 from costmodel.capacity import Capacity
 from costmodel.logarithms import log_sum
-from costmodel.throughput import Reading, load_at
+from costmodel.throughput import load_at
+from decopa.choices import Reading
 from decopa.errors import PlanError
 from decopa.planning.construct import skeletons
 from decopa.planning.split import Split, SplitSpace, Step, split_of

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from costmodel.throughput import Reading, load_at
+from costmodel.throughput import load_at
+from decopa.choices import Reading
 from decopa.errors import PlanError
 from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import PlanOperator, QueryPlan

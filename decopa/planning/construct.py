@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from costmodel.capacity import Capacity
-from costmodel.throughput import Reading, units_needed
+from costmodel.throughput import units_needed
+from decopa.choices import Reading
 from decopa.errors import PlanError
 from decopa.planning.baselines import query_order, split_of_plan
 from decopa.planning.cover import JoinCover

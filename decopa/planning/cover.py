@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.capacity import Capacity, Objective
-from costmodel.throughput import Reading
+from costmodel.capacity import Capacity
+from decopa.choices import Objective, Reading
 from decopa.planning.split import SplitSpace, Step
 from decopa.planning.subquery import SubQuery
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from costmodel.capacity import Capacity
-from costmodel.throughput import Reading, units_needed
+from costmodel.throughput import units_needed
+from decopa.choices import Reading
 from decopa.errors import PlanError
 from decopa.planning.split import Split, SplitSpace, Step, split_of
 from decopa.planning.subquery import SubQuery, whole

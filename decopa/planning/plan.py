@@ -12,9 +12,9 @@ from typing import Any
 import networkx as nx
 
 from decopa.errors import PlanError, QueryError
+from decopa.language.text.parser import parse
 from decopa.planning.subquery import SubQuery
 from decopa.planning.succession import Succession, hash_key, succession_of
-from decopa.query.parser import parse
 from decopa.query.query import Query
 
 FORMAT = "decopa-plan"

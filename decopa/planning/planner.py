@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from costmodel.capacity import Capacity, Objective
+from costmodel.capacity import Capacity
 from costmodel.rates import PAPER, QueryRates, RateModel
 from costmodel.statistics import Statistics
-from costmodel.throughput import Reading
+from decopa.choices import COST_BASED, Objective, Reading
 from decopa.errors import PlanError, did_you_mean
 from decopa.planning import baselines
 from decopa.planning.algorithm1 import construct_as_printed
@@ -24,7 +24,6 @@ from decopa.query.query import Query
 
 #: Strategies that choose a split of their own.
 _SPLITTING = ("decopa", "decopa-paper", "exhaustive")
-STRATEGIES = ("decopa", "decopa-paper", "exhaustive", "hybrid", "state", "rip", "centralized")
 
 
 @dataclass(frozen=True)
@@ -53,8 +52,8 @@ def plan_workload(
     """
     if objective is not None:
         capacity = replace(capacity, objective=objective)
-    if strategy not in STRATEGIES:
-        raise PlanError(f"unknown strategy '{strategy}'{did_you_mean(strategy, STRATEGIES)}")
+    if strategy not in COST_BASED:
+        raise PlanError(f"unknown strategy '{strategy}'{did_you_mean(strategy, COST_BASED)}")
     if units < 1:
         raise PlanError(f"a plan needs at least one unit, got {units}")
     notices: list[str] = []

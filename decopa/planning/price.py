@@ -11,7 +11,8 @@ from costmodel.logarithms import value_of
 from costmodel.pricing import PricedOperator, Together
 from costmodel.rates import PAPER, QueryRates, RateModel
 from costmodel.statistics import Statistics
-from costmodel.throughput import AssignedOperator, Limit, Reading, Scaling, largest_scaling, load_at
+from costmodel.throughput import AssignedOperator, Limit, Scaling, largest_scaling, load_at
+from decopa.choices import Reading
 from decopa.planning.plan import PlanOperator, QueryPlan, Rule
 from decopa.planning.split import BOTH, SplitSpace, Step
 

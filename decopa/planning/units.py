@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from costmodel.capacity import Capacity
-from costmodel.throughput import AssignedOperator, Reading, Scaling, largest_scaling
+from costmodel.throughput import AssignedOperator, Scaling, largest_scaling
+from decopa.choices import Reading
 from decopa.errors import PlanError
 from decopa.planning.plan import PlanOperator, QueryPlan
 from decopa.planning.split import BOTH, Split, SplitSpace, Step, dealt_inputs

@@ -13,15 +13,16 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from cluster.calibrate import calibrate_cluster, calibration_spec
+from cluster.measure.calibrate import calibrate_cluster, calibration_spec
 from cluster.ray_session import ray_session
 from costmodel.calibration import Calibration
-from costmodel.capacity import Capacity, Objective
-from decopa.calibrate_command import summary
-from decopa.measure import measure
-from decopa.query.parser import parse
-from decopa.scale_points import Point, PointKey
-from decopa.scale_test import ScaleSettings, ScaleTest
+from costmodel.capacity import Capacity
+from decopa.choices import Objective
+from decopa.commands.calibrate import summary
+from decopa.language.text.parser import parse
+from decopa.runs.measure import measure
+from decopa.runs.scale_points import Point, PointKey
+from decopa.runs.scale_test import ScaleSettings, ScaleTest
 from scripts.benchmarks.model_cases import AB, BC, Case, open_case
 from scripts.benchmarks.peers.machine import cpu_name
 

@@ -13,8 +13,8 @@ from cluster.checkpoint.recovery import CheckpointedRuntime, Checkpoints
 from cluster.feeding import TraceBlocks
 from cluster.options import RayOptions
 from cluster.ray_session import ray_session
-from decopa.api import DEFAULT_LIMITS, as_workload, make_plan
-from decopa.results import result_table
+from decopa.runs.execute import DEFAULT_LIMITS, as_workload, make_plan
+from decopa.runs.result import result_table
 from scripts.benchmarks.ray_runtime import COMPARISONS, WINDOWS_S, on_ray, trace
 
 

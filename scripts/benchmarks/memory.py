@@ -11,8 +11,8 @@ from pathlib import Path
 
 import decopa
 from cluster.local import LocalRuntime
-from decopa.synthetic import SyntheticSpec
-from shuffler.source import open_trace
+from decopa.traces.synthetic import SyntheticSpec
+from shuffler.source.trace import open_trace
 
 QUERY = """PATTERN SEQ(A a, B b, AND(C c, D d))
 WHERE a.x < b.x AND abs(c.x - d.x) < 0.002 AND b.k = c.k

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from decopa.synthetic import PairSelectivity, SyntheticSpec
-from shuffler.source import TraceColumns, TraceSource, open_trace
+from decopa.traces.synthetic import PairSelectivity, SyntheticSpec
+from shuffler.source.trace import TraceColumns, TraceSource, open_trace
 
 AB, BC, AC, CD, AA = (
     PairSelectivity("A", "B", 0.05),

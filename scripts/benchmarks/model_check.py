@@ -14,18 +14,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.ray_session import ray_session
-from costmodel.capacity import Capacity, Objective
+from costmodel.capacity import Capacity
 from costmodel.statistics import Statistics
-from decopa.api import run_detailed
-from decopa.measure import measure
-from decopa.model_check import LoadCheck, check_loads, median_error
+from decopa.choices import Objective
+from decopa.language.text.parser import parse
 from decopa.planning.planner import plan_workload
-from decopa.query.parser import parse
-from decopa.run_summary import reports_of
-from decopa.scale_points import Point, PointKey, PointStore
-from decopa.scale_test import ScaleSettings, ScaleTest
+from decopa.report.run_summary import reports_of
+from decopa.runs.execute import run_detailed
+from decopa.runs.measure import measure
+from decopa.runs.model_check import LoadCheck, check_loads, median_error
+from decopa.runs.scale_points import Point, PointKey, PointStore
+from decopa.runs.scale_test import ScaleSettings, ScaleTest
 from scripts.benchmarks.model_cases import Case, all_cases, open_case
-from shuffler.source import TraceSource
+from shuffler.source.trace import TraceSource
 
 #: Comparisons that an operator makes at least to be judged: fewer are chance.
 LEAST = 1_000

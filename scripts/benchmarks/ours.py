@@ -12,7 +12,7 @@ from cluster.local import LocalRuntime
 from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan
 from scripts.benchmarks.workload import Workload
-from shuffler.source import open_trace
+from shuffler.source.trace import open_trace
 
 UNLIMITED = Limits(max_matches=10**9, max_state_bytes=2**40)
 

@@ -13,14 +13,14 @@ from dataclasses import asdict
 from pathlib import Path
 
 from cluster.ray_session import ray_session
-from costmodel.capacity import Objective
-from decopa.measure import measure
-from decopa.scale_points import Point, PointStore, gain, gain_over, measure_points, point_keys
-from decopa.scale_report import EMULATED, markdown_table, write_plots
-from decopa.scale_test import ScaleSettings, ScaleTest
+from decopa.choices import Objective
+from decopa.report.scale_report import EMULATED, markdown_table, write_plots
+from decopa.runs.measure import measure
+from decopa.runs.scale_points import Point, PointStore, gain, gain_over, measure_points, point_keys
+from decopa.runs.scale_test import ScaleSettings, ScaleTest
 from scripts.benchmarks.paper_traces import PaperCase, paper_case
 from scripts.experiments.published import load, paper_queries
-from shuffler.source import open_trace
+from shuffler.source.trace import open_trace
 
 STRATEGIES = ("decopa", "hybrid", "centralized")
 COLUMNS = {"decopa": "DecoPa", "hybrid": "Hybrid"}

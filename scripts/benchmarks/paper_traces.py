@@ -2,8 +2,8 @@
 
 The recovered traces lack types of several queries, so events are made up: each type at its published rate, at even
 distances with jitter, so that even a type of one event in five windows has its rate in every part of the trace. The
-conditions are those of `decopa.synthetic`: independent, with the published selectivity. One window is one minute, as
-in the authors' replays.
+conditions are those of `decopa.traces.synthetic`: independent, with the published selectivity. One window is one
+minute, as in the authors' replays.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 
 from costmodel.capacity import Capacity
-from decopa.query.parser import parse
+from decopa.language.text.parser import parse
 from decopa.query.query import Query
-from decopa.synthetic import PairSelectivity
+from decopa.traces.synthetic import PairSelectivity
 from scripts.experiments.published import PaperQuery
 
 WINDOW_US = 60_000_000

@@ -26,12 +26,12 @@ from cluster.options import RayOptions
 from cluster.ray_runtime import RayRun, RayRuntime
 from cluster.ray_session import ray_session
 from costmodel.capacity import Capacity
-from decopa.api import DEFAULT_LIMITS, make_plan
 from decopa.planning.plan import Plan
-from decopa.synthetic import SyntheticSpec
+from decopa.runs.execute import DEFAULT_LIMITS, make_plan
+from decopa.traces.synthetic import SyntheticSpec
 from scripts.benchmarks.memory import resident_mib
-from shuffler.pacing import Replay
-from shuffler.source import TraceSource, open_trace
+from shuffler.source.pacing import Replay
+from shuffler.source.trace import TraceSource, open_trace
 
 #: 500 candidates for each B and second of the window, and few matches: comparing is what takes the time.
 COMPARISONS = "PATTERN SEQ(A a, B b) WHERE a.x < b.x * 0.001 AND a.y < b.y * 0.1 WITHIN {window} s"
@@ -284,7 +284,7 @@ def trace(events: int, *, types: int) -> TraceSource:
 
 
 def decopa_trace(events: int, path: Path) -> None:
-    from decopa.output import write_batches
+    from decopa.files import write_batches
 
     spec = SyntheticSpec(events=events, rate_per_s=1000.0, types=2, zipf=0.0, seed=1)
     write_batches(spec.schema, spec.batches(), path, overwrite=True)

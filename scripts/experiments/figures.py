@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.throughput import Reading
+from decopa.choices import Reading
 from decopa.planning.plan import QueryPlan
 from decopa.planning.planner import plan_workload
 from decopa.planning.price import PricedPlan, price_plan

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from costmodel.capacity import Capacity
 from costmodel.rates import PAPER, RateModel
 from costmodel.statistics import Statistics
-from costmodel.throughput import Reading
+from decopa.choices import Reading
 from decopa.planning.plan import QueryPlan
 from decopa.planning.planner import plan_workload
 from decopa.planning.price import PricedPlan, price_plan

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from costmodel.throughput import Reading
+from decopa.choices import Reading
 from scripts.experiments import plots
 from scripts.experiments.context import Context, Section, markdown_table
 from scripts.experiments.model import bounded_exp

@@ -9,8 +9,8 @@ import numpy as np
 
 from costmodel.capacity import Capacity
 from costmodel.statistics import Statistics
+from decopa.language.text.parser import parse
 from decopa.planning.planner import plan_workload
-from decopa.query.parser import parse
 from scripts.experiments import plots
 from scripts.experiments.context import Context, Section, markdown_table
 from scripts.experiments.synthetic import (

@@ -12,9 +12,9 @@ from costmodel.capacity import Capacity
 from costmodel.rates import RateModel
 from costmodel.statistics import Statistics
 from costmodel.time_order import TimeOrder
+from decopa.language.text.parser import parse
 from decopa.planning.plan import PlanOperator, QueryPlan
 from decopa.planning.subquery import SubQuery
-from decopa.query.parser import parse
 from decopa.query.query import Query
 from scripts.experiments.model import Case
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from costmodel.capacity import Capacity
 from costmodel.statistics import Statistics
-from decopa.query.parser import parse
+from decopa.language.text.parser import parse
 from decopa.query.query import Query
 from scripts.experiments.model import Case
 

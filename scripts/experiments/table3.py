@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from costmodel.throughput import Reading
+from decopa.choices import Reading
 from scripts.experiments.context import Context, Section, markdown_table
 from scripts.experiments.published import PaperQuery, load, paper_queries
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cluster.spark.java import prepare_java
+from cluster.java import prepare_java
 from scripts.reliability.chaos_report import Strike, Tally, report
 from scripts.reliability.jobs import Job, write_trace
 from scripts.reliability.victims import Chaos, Disk

@@ -16,7 +16,7 @@ from cluster.checkpoint.recovery import Checkpoints, Recovery
 from cluster.options import RayOptions
 from decopa.errors import DecoPaError
 from scripts.reliability.jobs import Job
-from shuffler.pacing import Replay
+from shuffler.source.pacing import Replay
 
 
 def main(number: int, folder: Path, trace: Path, rate: float, every_s: float, spawned: float) -> int:

@@ -18,14 +18,14 @@ from costmodel.capacity import Capacity
 from costmodel.statistics import PairSelectivity, RateProfile, Statistics, SubQuerySelectivity
 from costmodel.stats_file import from_json as read_statistics
 from costmodel.stats_file import to_json as statistics_text
-from decopa.api import make_plan
-from decopa.checkpointed import Job, read_job
+from decopa.language.text.parser import parse, parse_workload
 from decopa.planning.plan import Plan
 from decopa.planning.planner import plan_workload
 from decopa.planning.validate import check_structure
 from decopa.query.binding import bind
-from decopa.query.parser import parse, parse_workload
 from decopa.query.schema import Column, Kind, Schema
+from decopa.runs.checkpointed import Job, read_job
+from decopa.runs.execute import make_plan
 from scripts.reliability.mutations import damaged_bytes, damaged_document, damaged_text
 from scripts.reliability.odd_queries import WORDS, odd_query
 from scripts.reliability.odd_states import OddStates

@@ -11,7 +11,7 @@ import pyarrow.json
 import pyarrow.parquet as pq
 
 import decopa
-from decopa.synthetic import SyntheticSpec
+from decopa.traces.synthetic import SyntheticSpec
 
 #: Joins on several units, a NOT that holds matches back over checkpoints, a Kleene closure whose groups grow over them.
 QUERIES = (

@@ -10,15 +10,15 @@ from random import Random
 
 import pyarrow as pa
 
+from actors.columnar.jit import interpreted
 from actors.group import Limits, UnitGroup
-from actors.jit import interpreted
-from actors.state import UnitsCodec, decode_shuffler
-from actors.state_file import MAGIC, VERSION, StoredRows, read_state, write_state
-from decopa.api import make_plan
+from actors.state.codec import UnitsCodec, decode_shuffler
+from actors.state.file import MAGIC, VERSION, StoredRows, read_state, write_state
 from decopa.planning.plan import Plan
+from decopa.runs.execute import make_plan
 from scripts.reliability.mutations import damaged_bytes, damaged_document
-from shuffler.routing import END_OF_STREAM
-from shuffler.strings import StringPool
+from shuffler.routing.table import END_OF_STREAM
+from shuffler.rows.strings import StringPool
 from tests.support.engine import table_of
 from tests.support.resuming import ResumableRun
 

@@ -13,10 +13,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from decopa.json_stream import JsonLines
 from scripts.reliability.mutations import NUMBERS, TEXTS, damaged_bytes
-from shuffler.dead_letters import BadRows
-from shuffler.source import TraceSource, open_trace
+from shuffler.source.dead_letters import BadRows
+from shuffler.source.json_lines import JsonLines
+from shuffler.source.trace import TraceSource, open_trace
 
 _TIMES = (
     "2024-01-01",

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from actors.latency import LatencyHistogram, LatencyMeter
-from shuffler.routing import NOTHING_YET
+from shuffler.routing.table import NOTHING_YET
 
 
 def test_counts_up_to_a_bound_are_exact_to_a_bucket() -> None:

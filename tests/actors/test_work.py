@@ -7,14 +7,14 @@ import pyarrow as pa
 import pytest
 
 import decopa
-from actors.jit import interpreted
-from decopa.api import RunResult, run_detailed
+from actors.columnar.jit import interpreted
+from decopa.language.text.parser import parse
 from decopa.planning.left_deep import left_deep
 from decopa.planning.subquery import SubQuery
 from decopa.query.binding import bind
-from decopa.query.parser import parse
 from decopa.query.schema import Column, Kind, Schema
-from shuffler.layout import layout_of
+from decopa.runs.execute import RunResult, run_detailed
+from shuffler.rows.layout import layout_of
 
 NUMBERS = {name: Column(Kind.FLOAT) for name in "xyz"}
 SCHEMA = Schema({"id": Column(Kind.INT), "ts": Column(Kind.INT), "k": Column(Kind.INT), **NUMBERS})

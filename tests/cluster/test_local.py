@@ -10,9 +10,9 @@ from dataclasses import replace
 import pytest
 
 import decopa
-from actors.jit import interpreted
+from actors.columnar.jit import interpreted
+from decopa.language.text.parser import parse
 from decopa.planning.plan import Plan, QueryPlan
-from decopa.query.parser import parse
 from tests.support.brute_force import Match, brute_force, canonical
 from tests.support.engine import matches_of, table_of
 from tests.support.memory import poisoned_memory

@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import decopa
-from actors.jit import interpreted
+from actors.columnar.jit import interpreted
 from cluster.options import RayOptions
 from decopa.errors import TraceError
-from decopa.synthetic import SyntheticSpec
+from decopa.traces.synthetic import SyntheticSpec
 
 pytestmark = pytest.mark.ray
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from decopa.cli import main
-from decopa.synthetic import SyntheticSpec
+from decopa.commands.cli import main
+from decopa.traces.synthetic import SyntheticSpec
 
 pytestmark = pytest.mark.ray
 

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from decopa.cli import main
-from decopa.synthetic import SyntheticSpec
+from decopa.commands.cli import main
+from decopa.traces.synthetic import SyntheticSpec
 from tests.support.sessions import RAY_CPUS
 
 pytestmark = pytest.mark.ray

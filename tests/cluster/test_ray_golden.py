@@ -11,7 +11,7 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 import decopa
-from actors.jit import interpreted
+from actors.columnar.jit import interpreted
 from tests.golden.test_semantics import assert_golden
 from tests.property.test_matches import ATTRIBUTES
 from tests.support.brute_force import brute_force, canonical

@@ -15,13 +15,13 @@ import pyarrow as pa
 import pytest
 
 import decopa
-from actors.jit import interpreted
+from actors.columnar.jit import interpreted
 from actors.metrics import CATALOGUE, LATENCY_BOUNDS_S, UNIT_METRICS
 from cluster.options import RayOptions
-from decopa.api import RunResult
-from decopa.synthetic import SyntheticSpec
-from shuffler.pacing import Replay
-from shuffler.ray_metrics import SHUFFLER_METRICS, TAGS
+from decopa.runs.execute import RunResult
+from decopa.traces.synthetic import SyntheticSpec
+from shuffler.exchange.ray_metrics import SHUFFLER_METRICS, TAGS
+from shuffler.source.pacing import Replay
 
 ROOT = Path(__file__).resolve().parents[2]
 DASHBOARD = ROOT / "cluster" / "grafana" / "dashboards" / "decopa.json"

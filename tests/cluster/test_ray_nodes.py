@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def run(mode: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "tests.cluster.two_nodes", mode],
+        [sys.executable, "-W", "ignore", "-m", "tests.support.two_nodes", mode],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -12,15 +12,15 @@ import pyarrow as pa
 import pytest
 
 import decopa
+from actors.columnar.jit import interpreted
 from actors.group import Limits
-from actors.jit import interpreted
 from cluster.options import Placement, RayOptions
 from costmodel.capacity import Capacity
 from decopa.errors import DeployError, LimitError, TraceError
-from decopa.synthetic import SyntheticSpec
-from shuffler.lateness import Lateness
-from shuffler.outbox import FlushPolicy
-from shuffler.pacing import Replay
+from decopa.traces.synthetic import SyntheticSpec
+from shuffler.exchange.outbox import FlushPolicy
+from shuffler.source.lateness import Lateness
+from shuffler.source.pacing import Replay
 
 pytestmark = pytest.mark.ray
 

@@ -16,10 +16,11 @@ from costmodel.calibration import (
     NodeCalibration,
     fit_busy_model,
 )
-from costmodel.capacity import Capacity, Objective
+from costmodel.capacity import Capacity
 from costmodel.costs import InputRate, OperatorLoad, join_load
 from costmodel.sustainable import Trial, largest_sustainable
 from costmodel.throughput import AssignedOperator, Limit, is_throughput_valid, largest_scaling, units_needed
+from decopa.choices import Objective
 from decopa.errors import StatisticsError
 
 LOADS = [(10_000, 0, 0), (10_000, 1_000_000, 100), (5_000, 50_000_000, 20_000), (20_000, 0, 400_000), (3, 70, 9)]

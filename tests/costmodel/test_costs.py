@@ -22,7 +22,7 @@ from costmodel.costs import (
 from costmodel.logarithms import LOG_MAX, LOG_ZERO, MAX_VALUE, log_of, log_sum, value_of
 from costmodel.pricing import PricedOperator
 from decopa.errors import PlanError
-from tests.costmodel.drawn import OPERATORS
+from tests.support.drawn import OPERATORS
 
 
 def loads_of(operator: PricedOperator, log_scaling: float = 0.0) -> tuple[Load, Load]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import decopa
-from actors.jit import interpreted
+from actors.columnar.jit import interpreted
 from costmodel.capacity import Capacity
 from costmodel.estimate import Estimate, estimate_statistics
 from costmodel.events import EventColumns
@@ -19,10 +19,10 @@ from costmodel.rates import ENGINE, QueryRates
 from costmodel.statistics import Statistics
 from costmodel.stats_file import from_json, to_json
 from decopa.errors import QueryError, StatisticsError, TraceError
+from decopa.language.text.parser import parse
 from decopa.planning.left_deep import left_deep
 from decopa.planning.price import price_plan
-from decopa.query.parser import parse
-from decopa.synthetic import PairSelectivity, SyntheticSpec
+from decopa.traces.synthetic import PairSelectivity, SyntheticSpec
 from tests.support.engine import table_of
 
 AB = PairSelectivity("A", "B", 0.1)

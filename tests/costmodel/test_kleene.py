@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from costmodel.kleene import KleenePairs, log_groups
 from costmodel.logarithms import LOG_MAX, LOG_ZERO, log_of
-from tests.costmodel.drawn import RATES, SHARES
+from tests.support.drawn import RATES, SHARES
 
 
 def summed(count: int, member: float, pair: float, pairs: KleenePairs) -> float:

@@ -15,9 +15,9 @@ from costmodel.rates import ENGINE, PAPER, QueryRates, RateModel, is_rate_reduci
 from costmodel.statistics import PairSelectivity, Statistics, SubQuerySelectivity
 from costmodel.time_order import TimeOrder
 from decopa.errors import StatisticsError
-from decopa.query.parser import parse
+from decopa.language.text.parser import parse
 from decopa.query.query import Query
-from tests.costmodel.drawn import BRANCHES, statistics
+from tests.support.drawn import BRANCHES, statistics
 
 RATES = {"A": 4.0, "B": 3.0, "C": 5.0, "D": 2.0}
 MINUTE_US = 60_000_000

@@ -15,9 +15,9 @@ from costmodel.events import EventColumns
 from costmodel.slices import SlicedEvents, SliceSample, between_slices, estimate_on_slices
 from costmodel.statistics import PairSelectivity, Statistics
 from decopa.errors import StatisticsError
-from decopa.query.parser import parse
-from decopa.synthetic import PairSelectivity as Wanted
-from decopa.synthetic import SyntheticSpec
+from decopa.language.text.parser import parse
+from decopa.traces.synthetic import PairSelectivity as Wanted
+from decopa.traces.synthetic import SyntheticSpec
 
 AB, BB, BC = Wanted("A", "B", 0.1), Wanted("B", "B", 0.4), Wanted("B", "C", 0.3)
 TRACE = SyntheticSpec(events=6_000, rate_per_s=1_000, types=3, zipf=0.5, pairs=(AB, BB, BC), seed=5).table()

@@ -18,9 +18,9 @@ from costmodel.statistics import (
     query_text,
 )
 from decopa.errors import StatisticsError
-from decopa.query.parser import parse
+from decopa.language.text.parser import parse
 from decopa.query.query import Query
-from tests.costmodel.drawn import BRANCHES, statistics
+from tests.support.drawn import BRANCHES, statistics
 
 MINUTE_US = 60_000_000
 KNOWN = Statistics.of(MINUTE_US, {"A": 10.0, "B": 20.0}, {("A", "B"): 0.1})

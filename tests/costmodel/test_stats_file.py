@@ -15,7 +15,7 @@ from costmodel.statistics import PairSelectivity, RateProfile, Statistics, SubQu
 from costmodel.stats_file import from_json, to_json
 from decopa.errors import StatisticsError
 from decopa.query.query import MAX_WINDOW_US
-from tests.costmodel.drawn import BRANCHES, CAPACITIES, statistics
+from tests.support.drawn import BRANCHES, CAPACITIES, statistics
 
 FULL = Statistics(
     window_us=60_000_000,

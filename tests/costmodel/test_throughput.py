@@ -23,7 +23,7 @@ from costmodel.throughput import (
     largest_scaling,
     units_needed,
 )
-from tests.costmodel.drawn import CAPACITIES, OPERATORS, PLANS
+from tests.support.drawn import CAPACITIES, OPERATORS, PLANS
 
 Plan = list[AssignedOperator]
 READINGS = st.sampled_from(Reading)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from costmodel.throughput import Reading
+from decopa.choices import Reading
 from decopa.planning.plan import Rule
 from decopa.planning.validate import violations
 from scripts.experiments.published import PublishedPlan, load, paper_queries, published_plans

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from decopa.measure import measure
-from decopa.query.parser import parse
+from decopa.language.text.parser import parse
+from decopa.runs.measure import measure
 from scripts.benchmarks.model_cases import all_cases, open_case
 from scripts.benchmarks.paper_traces import WINDOW_US, paper_case
 from scripts.experiments.published import load, paper_queries
-from shuffler.source import open_trace
+from shuffler.source.trace import open_trace
 
 
 def test_the_model_is_checked_on_at_least_twenty_queries_of_both_kinds() -> None:

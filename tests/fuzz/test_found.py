@@ -14,14 +14,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import decopa
-from actors.jit import interpreted
+from actors.columnar.jit import interpreted
 from cluster.checkpoint.store import CheckpointStore, Manifest
-from decopa.checkpointed import read_job
 from decopa.errors import CheckpointError, QueryError, TraceError
-from decopa.json_stream import JsonLines
+from decopa.language.text.parser import parse, parse_workload
 from decopa.query.limits import MAX_JOINING_TOGETHER, MAX_NESTING
-from decopa.query.parser import parse, parse_workload
-from shuffler.source import open_trace
+from decopa.runs.checkpointed import read_job
+from shuffler.source.json_lines import JsonLines
+from shuffler.source.trace import open_trace
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -168,7 +168,7 @@ def test_a_time_outside_the_calendar_is_shown_as_its_number(kind: pa.DataType) -
 def test_a_parquet_file_that_makes_arrow_abort_is_refused(name: str) -> None:
     """In a process of its own, since nothing but its end would tell of an abort."""
     path = Path(__file__).parent / "files" / f"{name}.parquet"
-    code = f"from shuffler.source import open_trace; open_trace({str(path)!r})"
+    code = f"from shuffler.source.trace import open_trace; open_trace({str(path)!r})"
     ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert ended.returncode == 1
     assert "TraceError" in ended.stderr

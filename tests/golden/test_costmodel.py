@@ -19,9 +19,10 @@ from costmodel.logarithms import log_of
 from costmodel.pricing import Flow, Join, PricedOperator, Together
 from costmodel.rates import QueryRates, RateFormula, RateModel, is_rate_reducing, rate, selectivity
 from costmodel.statistics import Statistics
-from costmodel.throughput import AssignedOperator, Reading, is_sustainable, largest_scaling, units_needed
+from costmodel.throughput import AssignedOperator, is_sustainable, largest_scaling, units_needed
 from costmodel.time_order import TimeOrder
-from decopa.query.parser import parse
+from decopa.choices import Reading
+from decopa.language.text.parser import parse
 from decopa.query.pattern import And, EventRef, Kleene, Pattern, Seq
 from decopa.query.query import Query
 from tests.support.shared import decopa_entries, decopa_entry, needs_golden

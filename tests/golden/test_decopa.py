@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 import decopa
-from actors.jit import interpreted
+from actors.columnar.jit import interpreted
+from decopa.language.text.parser import parse
 from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan, PlanOperator, QueryPlan
 from decopa.planning.subquery import SubQuery, whole
 from decopa.planning.validate import violations
-from decopa.query.parser import parse
 from decopa.query.query import Query
-from shuffler.batch import Batch
-from shuffler.partitioner import Broadcast, HashByEventIds, Partitioner, RoundRobin
-from shuffler.routing import RoutingTable
+from shuffler.routing.partitioner import Broadcast, HashByEventIds, Partitioner, RoundRobin
+from shuffler.routing.table import RoutingTable
+from shuffler.rows.batch import Batch
 from tests.support.engine import table_of
 from tests.support.golden_form import pattern_of
 from tests.support.plan_text import leaves, operator, plan_of

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import decopa
-from decopa.api import STRATEGIES
-from shuffler.source import TraceColumns
+from decopa.choices import STRATEGIES
+from shuffler.source.trace import TraceColumns
 from tests.support.brute_force import brute_force_by_window, canonical
 from tests.support.engine import matches_of
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import decopa
-from actors.jit import interpreted
+from actors.columnar.jit import interpreted
 from tests.support.brute_force import canonical
 from tests.support.engine import matches_of, table_of
 from tests.support.golden_form import events_of, parsed, text_of

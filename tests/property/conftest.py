@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from actors.operators import store
+from actors.columnar import store
 
 
 @pytest.fixture(autouse=True, scope="package")

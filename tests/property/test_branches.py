@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import decopa
-from actors.jit import interpreted
+from actors.columnar.jit import interpreted
 from tests.support.brute_force import brute_force, canonical
 from tests.support.examples import examples
 from tests.support.strategies import queries, streams

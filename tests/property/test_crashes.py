@@ -10,11 +10,11 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 import actors.node
-from actors.jit import interpreted
+from actors.columnar.jit import interpreted
+from decopa.language.text.parser import parse
 from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan
 from decopa.planning.spread import spread_units
-from decopa.query.parser import parse
 from tests.property.test_matches import ATTRIBUTES
 from tests.support.brute_force import brute_force, canonical
 from tests.support.crashing import CrashingCluster, UnalignedInbox

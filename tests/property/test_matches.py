@@ -11,7 +11,7 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 import decopa
-from actors.jit import interpreted
+from actors.columnar.jit import interpreted
 from decopa.errors import PlanError
 from decopa.planning.plan import Plan
 from decopa.planning.validate import check_structure, violations

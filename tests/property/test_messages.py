@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from actors.jit import interpreted
+from actors.columnar.jit import interpreted
 from costmodel.capacity import Capacity
 from costmodel.statistics import Statistics
 from decopa.planning.planner import plan_workload

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from actors.jit import interpreted
+from actors.columnar.jit import interpreted
 from decopa.planning.validate import check_structure
 from decopa.query.pattern import EventRef, Next, Not, Seq
 from decopa.query.predicate import Attr, rewrite

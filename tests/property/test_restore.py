@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from actors.jit import interpreted
+from actors.columnar.jit import interpreted
 from costmodel.capacity import Capacity
 from costmodel.statistics import Statistics
+from decopa.language.text.parser import parse
 from decopa.planning.plan import Plan
 from decopa.planning.planner import plan_workload
 from decopa.planning.validate import check_structure
-from decopa.query.parser import parse
 from decopa.query.query import Query
-from decopa.results import result_table
+from decopa.runs.result import result_table
 from tests.property.test_matches import ATTRIBUTES
 from tests.support.brute_force import brute_force, brute_force_by_window, canonical
 from tests.support.engine import expected_rows, matches_of, sortable, table_of

@@ -6,10 +6,11 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 import decopa
-from actors.jit import interpreted
+from actors.columnar.jit import interpreted
 from costmodel.capacity import Capacity
 from costmodel.statistics import Statistics
-from decopa.planning.planner import STRATEGIES, plan_workload
+from decopa.choices import COST_BASED
+from decopa.planning.planner import plan_workload
 from tests.property.test_matches import ATTRIBUTES
 from tests.support.brute_force import brute_force, canonical
 from tests.support.engine import matches_of, table_of
@@ -27,7 +28,7 @@ def test_plans_of_every_strategy_find_exactly_the_matches(data: st.DataObject) -
     units = data.draw(st.integers(1, 9))
     batch_size = data.draw(st.sampled_from((1, 3, None)))
     expected = list(map(canonical, brute_force(query, events)))
-    for strategy in STRATEGIES:
+    for strategy in COST_BASED:
         result = plan_workload([query], statistics, Capacity(1000, 10_000), units=units, strategy=strategy)
         note(f"{strategy}\n{result.plan.to_json()}")
         with interpreted():

@@ -10,23 +10,23 @@ import pytest
 
 import actors.node
 import decopa
+from actors.columnar.jit import interpreted
 from actors.group import Limits
-from actors.jit import interpreted
 from cluster.checkpoint.output import PublishedMatches
 from cluster.checkpoint.recovery import CheckpointedRuntime, Checkpoints
 from cluster.feeding import TraceBlocks
 from cluster.options import RayOptions
-from decopa.api import as_workload, make_plan
+from decopa.language.text.parser import parse
 from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan
 from decopa.planning.spread import spread_units
-from decopa.query.parser import parse
-from decopa.results import result_table
+from decopa.runs.execute import as_workload, make_plan
+from decopa.runs.result import result_table
 from scripts.reliability.jobs import rows_of, write_trace
-from shuffler.pacing import Replay
-from shuffler.source import open_trace
-from tests.cluster.test_ray_recovery import QUERY as RAY_QUERY
-from tests.cluster.test_ray_recovery import published
+from shuffler.source.pacing import Replay
+from shuffler.source.trace import open_trace
+from tests.cluster.checkpoint.test_recovery import QUERY as RAY_QUERY
+from tests.cluster.checkpoint.test_recovery import published
 from tests.support.brute_force import brute_force, canonical
 from tests.support.crashing import UnalignedInbox
 from tests.support.dying_store import DyingStore

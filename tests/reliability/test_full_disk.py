@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import decopa
-from actors.jit import interpreted
+from actors.columnar.jit import interpreted
 from cluster.checkpoint.output import PublishedMatches
 from cluster.checkpoint.recovery import Checkpoints
 from cluster.checkpoint.store import CheckpointStore, Manifest, NotWritten
@@ -18,8 +18,8 @@ from cluster.options import RayOptions
 from decopa.errors import CheckpointError, OutputError
 from scripts.reliability.jobs import rows_of, write_trace
 from scripts.reliability.victims import Disk
-from shuffler.pacing import Replay
-from tests.cluster.test_ray_recovery import QUERY, published
+from shuffler.source.pacing import Replay
+from tests.cluster.checkpoint.test_recovery import QUERY, published
 
 MATCHES = pa.table({"a": list(range(20_000))})
 

@@ -20,16 +20,16 @@ from actors.node import SinkNode, UnitNode
 from decopa.planning.plan import Plan
 from decopa.query.binding import bind
 from decopa.query.query import Query
-from decopa.results import result_table
-from shuffler.channel import Message, OutgoingChannel
-from shuffler.codecs import needed_attributes
-from shuffler.feeder import FeederState
-from shuffler.inbox import Inbox
-from shuffler.node import Marks, ReplayStart, ShufflerNode
-from shuffler.outbox import FlushPolicy
-from shuffler.pacing import Replay
-from shuffler.source import Block, open_trace
-from shuffler.topology import Topology
+from decopa.runs.result import result_table
+from shuffler.exchange.channel import Message, OutgoingChannel
+from shuffler.exchange.codecs import needed_attributes
+from shuffler.exchange.inbox import Inbox
+from shuffler.exchange.node import Marks, ReplayStart, ShufflerNode
+from shuffler.exchange.outbox import FlushPolicy
+from shuffler.routing.feeder import FeederState
+from shuffler.routing.topology import Topology
+from shuffler.source.pacing import Replay
+from shuffler.source.trace import Block, open_trace
 from tests.support.simulation import UNBOUNDED
 
 BLOCK_ROWS = 5

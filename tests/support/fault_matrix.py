@@ -14,14 +14,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from actors.state import ShufflerState, encode_shuffler
+from actors.state.codec import ShufflerState, encode_shuffler
 from cluster.checkpoint.output import PublishedMatches
 from cluster.checkpoint.recovery import restore
 from cluster.checkpoint.store import CheckpointStore, Manifest, StoredState
 from decopa.planning.plan import Plan
 from decopa.query.query import Query
-from decopa.results import result_table
-from shuffler.channel import Message
+from decopa.runs.result import result_table
+from shuffler.exchange.channel import Message
 from tests.support.crashing import Checkpoint, CrashingCluster
 
 ROLES = ("source", "shuffler", "unit", "sink", "coordinator", "driver")

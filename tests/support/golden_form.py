@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from decopa.language.text.parser import parse
 from decopa.query.names import duration_text, quoted
-from decopa.query.parser import parse
 from decopa.query.pattern import And, EventRef, Kleene, Not, Or, Pattern, Seq
 from decopa.query.predicate import Attr, Compare, Literal
 from decopa.query.query import Query

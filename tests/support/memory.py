@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from actors import sink
-from actors.operators import closure, join, store
-from actors.probe import ProbeKernel
+from actors.columnar import store
+from actors.columnar.probe import ProbeKernel
+from actors.operators import closure, join
 
 #: No test uses this value, and as a place in an array it is out of bounds.
 POISON = -987_654_321

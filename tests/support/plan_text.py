@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from decopa.language.text.parser import parse
 from decopa.planning.plan import PlanOperator, QueryPlan
 from decopa.planning.subquery import SubQuery
-from decopa.query.parser import parse
 
 
 def operator(name: str, positions: str, inputs: str = "", *, units: int = 1, partitioned: bool = False) -> PlanOperator:

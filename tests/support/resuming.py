@@ -9,20 +9,20 @@ from random import Random
 import pyarrow as pa
 
 from actors.group import GroupState, Limits, UnitGroup
-from actors.rescale import rescale, rescale_feeders
 from actors.sink import MatchSink
-from actors.state import ShufflerState, UnitsCodec, UnitsState, decode_shuffler, encode_shuffler
+from actors.state.codec import ShufflerState, UnitsCodec, UnitsState, decode_shuffler, encode_shuffler
+from actors.state.migrate import rescale, rescale_feeders
 from actors.unit import Channel
 from decopa.planning.plan import Plan
 from decopa.query.binding import bind
-from shuffler.batch import Batch
-from shuffler.codecs import needed_attributes
-from shuffler.columns import Place
-from shuffler.events import EventConverter
-from shuffler.feeder import LeafFeeder
-from shuffler.layout import layout_of
-from shuffler.routing import END_OF_STREAM, Delivery, RoutingTable
-from shuffler.source import open_trace
+from shuffler.exchange.codecs import needed_attributes
+from shuffler.routing.feeder import LeafFeeder
+from shuffler.routing.table import END_OF_STREAM, Delivery, RoutingTable
+from shuffler.rows.batch import Batch
+from shuffler.rows.columns import Place
+from shuffler.rows.events import EventConverter
+from shuffler.rows.layout import layout_of
+from shuffler.source.trace import open_trace
 
 #: The files of a saved run: for each shuffler, and for each process with units by part of the plan.
 Saved = tuple[list[bytes], list[list[bytes]]]

@@ -13,14 +13,14 @@ from actors.node import SinkNode, UnitNode
 from decopa.planning.plan import Plan
 from decopa.query.binding import bind
 from decopa.query.query import Query
-from decopa.results import result_table
-from shuffler.channel import Message, OutgoingChannel
-from shuffler.codecs import needed_attributes
-from shuffler.node import Marks, ReplayStart, ShufflerNode
-from shuffler.outbox import FlushPolicy
-from shuffler.pacing import Replay
-from shuffler.source import open_trace
-from shuffler.topology import Topology
+from decopa.runs.result import result_table
+from shuffler.exchange.channel import Message, OutgoingChannel
+from shuffler.exchange.codecs import needed_attributes
+from shuffler.exchange.node import Marks, ReplayStart, ShufflerNode
+from shuffler.exchange.outbox import FlushPolicy
+from shuffler.routing.topology import Topology
+from shuffler.source.pacing import Replay
+from shuffler.source.trace import open_trace
 
 #: A window that no simulated channel fills: who waits for credit is not simulated here.
 UNBOUNDED = 1 << 30

@@ -24,7 +24,7 @@ STRATEGIES = ("any", "next", "contiguous")
 def with_strategy(query: Query, strategy: str, by: str | None = None) -> Query:
     """The query whose SEQ is read by a selection strategy.
 
-    >>> from decopa.query.parser import parse
+    >>> from decopa.language.text.parser import parse
     >>> print(with_strategy(parse("PATTERN SEQ(A a, B b) WHERE b.x > a.x WITHIN 1 s"), "next"))
     QUERY q
     PATTERN NEXT(A a, B b)

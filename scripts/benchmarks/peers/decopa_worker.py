@@ -22,7 +22,7 @@ from decopa.planning.plan import Plan
 from scripts.benchmarks.peers.job import Job, Outcome, worker
 from scripts.benchmarks.peers.ladder import repeated
 from scripts.benchmarks.peers.query import SequenceQuery
-from shuffler.source import open_trace
+from shuffler.source.trace import open_trace
 
 UNLIMITED = Limits(max_matches=10**9, max_state_bytes=2**40)
 WARM_UP_EVENTS = 20_000

@@ -9,8 +9,8 @@ from cluster.spark.blocks import disorder_of, ids_increase, summarize
 from cluster.spark.failures import innermost_cause
 from cluster.spark.results import plain_table, plain_type
 from decopa.errors import TraceError
-from shuffler.checks import TraceColumns
-from shuffler.columns import Place
+from shuffler.rows.columns import Place
+from shuffler.rows.events import TraceColumns
 
 NAMES = TraceColumns(id="event_id")
 HERE = Place("trace, partition 0")

@@ -46,7 +46,9 @@ def test_all_three_java_processes_get_the_options_and_partitions_stay() -> None:
 
 
 def test_importing_decopa_imports_no_spark_and_no_ray() -> None:
-    code = "import sys, decopa, decopa.cli; print([m for m in ('pyspark', 'raydp', 'ray') if m in sys.modules])"
+    code = (
+        "import sys, decopa, decopa.commands.cli; print([m for m in ('pyspark', 'raydp', 'ray') if m in sys.modules])"
+    )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"
 

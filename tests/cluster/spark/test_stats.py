@@ -17,10 +17,10 @@ from costmodel.estimate import Estimate, estimate_statistics
 from costmodel.events import EventColumns
 from costmodel.stats_file import from_json, to_json
 from decopa.errors import StatisticsError, TraceError
-from decopa.query.parser import parse
-from decopa.synthetic import PairSelectivity as Wanted
-from decopa.synthetic import SyntheticSpec
-from shuffler.checks import TraceColumns
+from decopa.language.text.parser import parse
+from decopa.traces.synthetic import PairSelectivity as Wanted
+from decopa.traces.synthetic import SyntheticSpec
+from shuffler.rows.events import TraceColumns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

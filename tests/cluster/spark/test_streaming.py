@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import decopa
-from actors.jit import interpreted
+from actors.columnar.jit import interpreted
 from decopa.errors import CheckpointError, TraceError
-from decopa.synthetic import SyntheticSpec
-from shuffler.lateness import Lateness
+from decopa.traces.synthetic import SyntheticSpec
+from shuffler.source.lateness import Lateness
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -18,7 +18,7 @@ from cluster.spark.blocks import arrow_blocks
 from cluster.spark.results import to_spark
 from cluster.spark.traces import clean, load_trace, read_trace, time_sorted
 from decopa.errors import TraceError
-from shuffler.checks import TraceColumns
+from shuffler.rows.events import TraceColumns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,0 +1,141 @@
+"""PairWriter: the source of everything that is decided or copied between a probe row and a stored row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from decopa.planning.subquery import SubQuery
+from decopa.query.binding import BoundQuery
+from decopa.query.kernel import ConditionWriter, Constants
+from decopa.query.predicate import Attr, Predicate, aliases_of
+from shuffler.rows.batch import length_of, start_of
+from shuffler.rows.layout import Layout, layout_of, member_column
+
+
+@dataclass(frozen=True)
+class Checks:
+    """Source of conditions: `plain` ones are expressions, `groups` are loops over members that clear `ok`."""
+
+    plain: tuple[str, ...]
+    groups: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Side:
+    """A sub-query with the layout of its matches."""
+
+    sub_query: SubQuery
+    layout: Layout
+
+    @classmethod
+    def of(cls, bound: BoundQuery, sub_query: SubQuery) -> Side:
+        return cls(sub_query, layout_of(bound, sub_query))
+
+
+class PairWriter:
+    """Collects source and the columns that it reads.
+
+    In the source, `p<n>` is a value of the probe row, `S<n>[j]` one of the stored row at place j, `G<n>` and `H<n>`
+    are member columns of groups of the probe and the stored row.
+    """
+
+    def __init__(self, bound: BoundQuery, probe: Side, store: Side) -> None:
+        self.bound, self.probe, self.store = bound, probe, store
+        self.probe_columns: list[str] = []
+        self.store_columns: list[str] = []
+        self.probe_heaps: list[tuple[str, str]] = []
+        self.store_heaps: list[tuple[str, str]] = []
+        self.constants = Constants()
+        self.lower: list[str] = []
+        self.upper: list[str] = []
+        self.checks: list[str] = []
+        self.group_checks: list[str] = []
+        #: (output column, source of its value) for each column of the match that a pair makes
+        self.outputs: list[tuple[str, str]] = []
+        self._positive = probe.sub_query.positive(bound.query)
+
+    def p(self, logical: str) -> str:
+        """A value of the probe row."""
+        return f"p{_register(self.probe_columns, self.probe.layout.place(logical))}"
+
+    def carries(self, logical: str) -> bool:
+        """Whether the probe row has a column for it; a time may be missing where tighter ones make it needless."""
+        return self.probe.layout.place(logical) in self.probe.layout.columns
+
+    def s(self, logical: str) -> str:
+        """A value of the stored row."""
+        return f"S{_register(self.store_columns, self.store.layout.place(logical))}[j]"
+
+    def of(self, alias: str, logical: str) -> str:
+        """A value of the row that binds `alias`."""
+        return self.p(logical) if alias in self._positive else self.s(logical)
+
+    def is_group(self, alias: str) -> bool:
+        side = self.probe if alias in self._positive else self.store
+        return alias in side.sub_query.closed
+
+    def member(self, alias: str, column: str) -> str:
+        """A value of the group member at hand (`m_<n>` runs over the group's places)."""
+        heaps, letter = (self.probe_heaps, "G") if alias in self._positive else (self.store_heaps, "H")
+        return f"{letter}{_register(heaps, (alias, column))}[m_{self._number(alias)}]"
+
+    def add(self, predicate: Predicate) -> None:
+        """Requires a condition, for every member of each group that it names."""
+
+        def read(attr: Attr) -> str:
+            column = member_column(self.bound, attr)
+            if self.is_group(attr.alias):
+                return self.member(attr.alias, column)
+            return self.of(attr.alias, f"{attr.alias}.{column}")
+
+        source = ConditionWriter(read, self.bound.column, self.constants).condition(predicate)
+        self._require(source, sorted(alias for alias in aliases_of(predicate) if self.is_group(alias)))
+
+    def take_checks(self) -> Checks:
+        """What has been required since the last call."""
+        taken = Checks(tuple(self.checks), tuple(self.group_checks))
+        self.checks, self.group_checks = [], []
+        return taken
+
+    def add_distinct(self, one: str, other: str) -> None:
+        """Requires that two positions hold different events."""
+        ids = [self.member(a, "id") if self.is_group(a) else self.of(a, f"{a}.id") for a in (one, other)]
+        self._require(f"({ids[0]} != {ids[1]})", [alias for alias in (one, other) if self.is_group(alias)])
+
+    def add_same_group(self, alias: str) -> None:
+        """Requires that both rows hold the same group for an alias that they share."""
+        begin_p, begin_s = self.p(start_of(alias)), self.s(start_of(alias))
+        length_p, length_s = self.p(length_of(alias)), self.s(length_of(alias))
+        number_p, number_s = _register(self.probe_heaps, (alias, "id")), _register(self.store_heaps, (alias, "id"))
+        self.checks.append(f"({length_p} == {length_s})")
+        self.group_checks.append(
+            f"for m in range({length_p}):\n"
+            f"    if G{number_p}[{begin_p} + m] != H{number_s}[{begin_s} + m]:\n"
+            "        ok = False\n"
+            "        break"
+        )
+
+    def _require(self, source: str, groups: Sequence[str]) -> None:
+        if not groups:
+            self.checks.append(source)
+            return
+        lines, depth = [], 0
+        for alias in groups:
+            begin, length = self.of(alias, start_of(alias)), self.of(alias, length_of(alias))
+            lines.append("    " * depth + f"for m_{self._number(alias)} in range({begin}, {begin} + {length}):")
+            depth += 1
+        lines.append("    " * depth + f"if not {source}:")
+        lines.append("    " * (depth + 1) + "ok = False")
+        lines.append("    " * (depth + 1) + "break")
+        self.group_checks.append("\n".join(lines))
+
+    def _number(self, alias: str) -> int:
+        return self.bound.query.aliases.index(alias)
+
+
+def _register(names: list[Any], name: Any) -> int:
+    if name not in names:
+        names.append(name)
+    return names.index(name)

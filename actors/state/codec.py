@@ -1,0 +1,236 @@
+"""States of processes to and from bytes: what units hold, and where shufflers are in dealing out events.
+
+Rows travel through the codecs that messages use, so codes of strings are those of the process that reads. A state is
+bound to its plan: one of another query, split or number of units is refused (see `actors.state.migrate` for the last).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from actors.columnar.output import Counters
+from actors.group import GroupState
+from actors.operators.base import LogicState
+from actors.operators.row_sets import row_sets
+from actors.state.file import StoredRows, read_state, refusing, write_state
+from actors.unit import Channel, UnitState
+from decopa.errors import CheckpointError
+from decopa.planning.plan import PlanOperator
+from decopa.query.binding import BoundQuery
+from shuffler.exchange.wire import BatchCodec
+from shuffler.routing.feeder import FeederState
+from shuffler.routing.table import END_OF_STREAM, NOTHING_YET, RoutingTable, SenderState
+from shuffler.rows.batch import Batch
+from shuffler.rows.layout import layout_of
+from shuffler.rows.strings import StringPool
+
+
+@dataclass(frozen=True)
+class UnitsState:
+    """Units of copy `copy` of part `part` of a plan; `numbers` is for whoever hosts them."""
+
+    part: int
+    copy: int
+    group: GroupState
+    numbers: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ShufflerState:
+    """Shuffler `number`: its feeder for each part of the plan; `numbers` is for whoever hosts it."""
+
+    number: int
+    feeders: tuple[FeederState, ...]
+    numbers: Mapping[str, int] = field(default_factory=dict)
+
+
+class UnitsCodec:
+    """Encodes and decodes units of one part of a plan; `strings` is the pool of the process it works in.
+
+    The pool must still know the strings of a state that is encoded: do it before the units go on.
+    """
+
+    def __init__(self, routing: RoutingTable, bound: BoundQuery, strings: StringPool, *, part: int = 0) -> None:
+        self._routing, self._part = routing, part
+        self._codecs = {
+            operator.name: {
+                name: BatchCodec(bound, layout_of(bound, rows.sub_query), strings)
+                for name, rows in row_sets(routing.plan, operator).items()
+            }
+            for operator in routing.plan.operators
+            if operator.inputs
+        }
+
+    def encode(self, state: UnitsState) -> bytes:
+        group = state.group
+        header = {
+            "kind": "units",
+            "plan": plan_document(self._routing),
+            "part": state.part,
+            "copy": state.copy,
+            "units": [_unit_to(key, unit, group.senders[key]) for key, unit in group.units.items()],
+            "numbers": dict(state.numbers),
+        }
+        return write_state(header, self._rows_of(group))
+
+    def decode(self, content: bytes | pa.Buffer, where: str) -> UnitsState:
+        """The state with string codes of this process; a CheckpointError says why `where` cannot be used."""
+        header, stored = read_state(content, where)
+        with refusing(where):
+            _check_kind(header, "units", where)
+            check_plan(header["plan"], self._routing, where)
+            if header["part"] != self._part:
+                raise CheckpointError(f"{where} is of part {header['part']} of the plan, not of part {self._part}")
+            rows: dict[tuple[str, int], dict[str, Batch]] = {}
+            for one in stored:
+                rows.setdefault((one.operator, one.unit), {})[one.name] = self._decoded(one)
+            units, senders = {}, {}
+            for item in header["units"]:
+                key = (item["operator"], _whole(item["unit"]))
+                operator = self._routing.plan.operator(key[0])
+                if key[1] not in range(self._routing.active_units(operator)) or key in units:
+                    raise ValueError(f"no or a second unit {key[1]} of operator {key[0]}")
+                units[key] = _unit_from(item, rows.pop(key, {}), len(operator.inputs))
+                if units[key].logic.rows.keys() != self._codecs[key[0]].keys():
+                    raise ValueError(f"rows of unit {key[0]}/{key[1]} are missing")
+                senders[key] = _sender_from(item["sender"])
+            if rows:
+                raise ValueError("it has rows of units that it does not list")
+            return UnitsState(self._part, _whole(header["copy"]), GroupState(units, senders), _numbers(header))
+
+    def _rows_of(self, group: GroupState) -> Iterator[StoredRows]:
+        for (operator, number), unit in group.units.items():
+            for name, rows in unit.logic.rows.items():
+                codec = self._codecs[operator][name]
+                yield StoredRows(operator, number, name, codec.description, rows.length, codec.encode([rows]))
+
+    def _decoded(self, stored: StoredRows) -> Batch:
+        codec = self._codecs[stored.operator][stored.name]
+        if stored.columns != codec.description:
+            raise ValueError(f"{stored.operator} {stored.name} has columns {stored.columns}, not {codec.description}")
+        rows = codec.decode(stored.encoded, trusted=False)
+        if rows.length != stored.length:
+            raise ValueError(f"{stored.operator} {stored.name} has {rows.length} rows, not {stored.length}")
+        return rows
+
+
+def encode_shuffler(routings: Sequence[RoutingTable], state: ShufflerState) -> bytes:
+    header = {
+        "kind": "shuffler",
+        "plans": [plan_document(routing) for routing in routings],
+        "number": state.number,
+        "feeders": [
+            [{leaf: _sender_to(sender) for leaf, sender in senders.items()} for senders in feeder]
+            for feeder in state.feeders
+        ],
+        "numbers": dict(state.numbers),
+    }
+    return write_state(header, ())
+
+
+def decode_shuffler(routings: Sequence[RoutingTable], content: bytes | pa.Buffer, where: str) -> ShufflerState:
+    """What `encode_shuffler` was given; a CheckpointError says why `where` cannot be used."""
+    header, _ = read_state(content, where)
+    with refusing(where):
+        _check_kind(header, "shuffler", where)
+        if len(header["plans"]) != len(routings):
+            raise CheckpointError(f"{where} is of {len(header['plans'])} queries, the plan has {len(routings)}")
+        for document, routing in zip(header["plans"], routings, strict=True):
+            check_plan(document, routing, where)
+        feeders = tuple(
+            tuple({leaf: _sender_from(sender) for leaf, sender in senders.items()} for senders in feeder)
+            for feeder in header["feeders"]
+        )
+        return ShufflerState(_whole(header["number"]), feeders, _numbers(header))
+
+
+def plan_document(routing: RoutingTable) -> dict[str, Any]:
+    """What of a plan a state depends on."""
+    return {
+        "query": str(routing.plan.query),
+        "slices": routing.plan.slices,
+        "shufflers": routing.shufflers,
+        "operators": {operator.name: _operator_document(operator) for operator in routing.plan.operators},
+    }
+
+
+def check_plan(saved: Mapping[str, Any], routing: RoutingTable, where: str) -> None:
+    """Refuses a state that was saved under another plan."""
+    mine = plan_document(routing)
+    if saved == mine:
+        return
+    if saved["query"] != mine["query"]:
+        raise CheckpointError(f"{where} is of another query: {' '.join(saved['query'].split())}")
+    check_split(saved["operators"], mine["operators"], where)
+    raise CheckpointError(f"{where} was saved with other numbers of units, shufflers or slices; rescale it first")
+
+
+def check_split(saved: Mapping[str, Any], mine: Mapping[str, Any], where: str) -> None:
+    """Refuses operators that do other work than those of the plan, whatever their units."""
+    for name in [*saved, *mine]:
+        ours, theirs = ({key: one.get(name, {}).get(key) for key in _WORK} for one in (mine, saved))
+        if ours != theirs:
+            raise CheckpointError(
+                f"{where} is of another plan: operator {name} differs; go on with the plan that it has"
+            )
+
+
+#: What an operator does; its other properties say on how many units.
+_WORK = ("positions", "closed", "inputs")
+
+
+def _operator_document(operator: PlanOperator) -> dict[str, Any]:
+    return {
+        "positions": sorted(operator.sub_query.aliases),
+        "closed": sorted(operator.sub_query.closed),
+        "inputs": list(operator.inputs),
+        "units": operator.units,
+        "partitioned": operator.partitioned,
+    }
+
+
+def _unit_to(key: tuple[str, int], unit: UnitState, sender: SenderState) -> dict[str, Any]:
+    return {
+        "operator": key[0],
+        "unit": key[1],
+        "watermarks": list(unit.logic.watermarks),
+        "channels": [[channel.side, channel.sender, mark] for channel, mark in unit.watermarks.items()],
+        "counters": asdict(unit.counters),
+        "sender": _sender_to(sender),
+    }
+
+
+def _unit_from(item: Mapping[str, Any], rows: Mapping[str, Batch], sides: int) -> UnitState:
+    watermarks = tuple(map(_whole, item["watermarks"]))
+    if len(watermarks) != sides:
+        raise ValueError(f"unit {item['operator']}/{item['unit']} has {len(watermarks)} watermarks for {sides} inputs")
+    channels = {Channel(_whole(side), str(sender)): _whole(mark) for side, sender, mark in item["channels"]}
+    counters = Counters(**{name: _whole(value) for name, value in item["counters"].items()})
+    return UnitState(LogicState(rows, watermarks), channels, counters)
+
+
+def _sender_to(sender: SenderState) -> dict[str, Any]:
+    return {"watermark_us": sender.watermark_us, "turns": list(sender.turns)}
+
+
+def _sender_from(item: Mapping[str, Any]) -> SenderState:
+    return SenderState(_whole(item["watermark_us"]), tuple(map(_whole, item["turns"])))
+
+
+def _check_kind(header: Mapping[str, Any], kind: str, where: str) -> None:
+    if header["kind"] != kind:
+        raise CheckpointError(f"{where} is the state of {header['kind']}, not of {kind}; give each process its own")
+
+
+def _numbers(header: Mapping[str, Any]) -> dict[str, int]:
+    return {name: _whole(value) for name, value in header["numbers"].items()}
+
+
+def _whole(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not NOTHING_YET <= value <= END_OF_STREAM:
+        raise ValueError(f"{value!r} is no 64-bit number")
+    return value

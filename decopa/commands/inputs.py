@@ -1,0 +1,138 @@
+"""What the user gave on the command line -> queries, plans, statistics, capacities, traces."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from decopa.errors import DecoPaError, PlanError, QueryError, StatisticsError
+
+if TYPE_CHECKING:
+    from costmodel.capacity import Capacity
+    from costmodel.statistics import Statistics
+    from decopa.choices import Objective, Reading
+    from decopa.planning.plan import Plan
+    from decopa.planning.price import PricedPlan
+    from decopa.query.query import Query
+    from shuffler.source.dead_letters import BadRows
+    from shuffler.source.trace import TraceSource
+
+#: As a path: standard input, JSON lines, a live stream.
+STANDARD_INPUT = Path("-")
+
+
+def read_queries(given: str) -> tuple[Query, ...]:
+    """The queries in a file, or in the argument itself if it is no file and looks like a query."""
+    from decopa.language.text.parser import parse_workload
+
+    try:
+        is_file = Path(given).is_file()
+    except (OSError, ValueError):  # too long or too strange for a path
+        is_file = False
+    if not is_file:
+        if "pattern" in given.lower() or len(given.split()) > 1:
+            return parse_workload(given)
+        raise QueryError(f"no query file '{given}'; name one, or write the query itself: 'PATTERN SEQ(A a, B b) ...'")
+    try:
+        return parse_workload(_read_text(Path(given), QueryError))
+    except QueryError as err:
+        raise QueryError(f"{given}: {err}") from err
+
+
+def read_plan(path: Path) -> Plan:
+    from decopa.planning.plan import Plan
+
+    return Plan.from_json(_read_text(path, PlanError))
+
+
+def read_statistics(path: Path) -> Statistics:
+    from costmodel.stats_file import from_json
+
+    return from_json(_read_text(path, StatisticsError), str(path))
+
+
+def open_stored(args: argparse.Namespace, bad_rows: BadRows | None = None) -> TraceSource:
+    """The trace file that --trace names."""
+    from shuffler.source.trace import DEFAULT_BAD_ROWS, TraceColumns, open_trace
+
+    if args.trace == STANDARD_INPUT:
+        raise StatisticsError("a live stream (--trace -) cannot be measured before it runs; name a file")
+    columns = TraceColumns(args.id, args.ts, args.type)
+    return open_trace(
+        args.trace,
+        columns=columns,
+        assume_sorted=args.assume_sorted,
+        nan_as_null=args.nan_as_null,
+        bad_rows=bad_rows or DEFAULT_BAD_ROWS,
+    )
+
+
+def statistics_of(args: argparse.Namespace, queries: Sequence[Query]) -> tuple[list[Statistics], tuple[str, ...]]:
+    """Statistics of each query, from --stats or measured from --trace, with notices."""
+    if args.stats is not None:
+        return [read_statistics(args.stats)] * len(queries), ()
+    if args.trace is None:
+        raise StatisticsError(
+            f"strategy '{args.strategy}' needs to know rates and selectivities; give --stats FILE (see `decopa stats`) "
+            "or --trace FILE to measure them"
+        )
+    from decopa.runs.measure import measure
+
+    found = measure(queries, open_stored(args), seed=getattr(args, "seed", 0))
+    return [one.statistics for one in found], tuple(line for one in found for line in one.notices)
+
+
+def capacity_of(args: argparse.Namespace) -> Capacity:
+    """What a unit can do, from --capacity or --iota and --kappa, to be held against --objective."""
+    from dataclasses import replace
+
+    from costmodel.capacity import Capacity
+    from decopa.runs.execute import DEFAULT_CAPACITY
+
+    if args.capacity is None:
+        capacity = Capacity.per_second(
+            args.iota or DEFAULT_CAPACITY.max_ingestion, args.kappa or DEFAULT_CAPACITY.max_comparisons
+        )
+    elif args.iota or args.kappa:
+        raise StatisticsError("--capacity FILE has iota and kappa; leave out --iota and --kappa, or --capacity")
+    else:
+        capacity = Capacity.from_json(_read_text(args.capacity, StatisticsError), str(args.capacity))
+    return replace(capacity, objective=objective_of(args))
+
+
+def objective_of(args: argparse.Namespace) -> Objective:
+    from decopa.choices import Objective
+
+    return Objective(args.objective)
+
+
+def reading_of(args: argparse.Namespace) -> Reading:
+    from decopa.choices import Reading
+
+    return Reading(args.reading)
+
+
+def priced_parts(args: argparse.Namespace, plan: Plan, statistics: Sequence[Statistics]) -> list[PricedPlan]:
+    """The parts of a plan with prices; there are statistics for each of them."""
+    from decopa.planning.price import price_plan
+
+    capacity, reading = capacity_of(args), reading_of(args)
+    return [
+        price_plan(part, known, capacity, reading=reading) for part, known in zip(plan.parts, statistics, strict=True)
+    ]
+
+
+def per_part(queries: Sequence[Query], statistics: Sequence[Statistics]) -> list[Statistics]:
+    """One for each query -> one for each part of a plan: OR makes several parts of one query."""
+    return [known for query, known in zip(queries, statistics, strict=True) for _ in query.branches]
+
+
+def _read_text(path: Path, error: type[DecoPaError]) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as err:
+        raise error(f"cannot read '{path}': {err.strerror}; check the path") from err
+    except UnicodeDecodeError as err:
+        raise error(f"'{path}' is not UTF-8 text: {err.reason} at byte {err.start}") from err

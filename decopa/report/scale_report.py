@@ -1,0 +1,206 @@
+"""What a scaling test found: a table for people, JSON for programs, plots. Emulated results say so everywhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from decopa.errors import DecoPaError
+from decopa.report.explain import quantity
+from decopa.runs.scale_points import Point, baseline_of, gain, gain_over
+
+_HEADER = ("strategy", "units", "used", "measured/s", "predicted/s", "error", "gain", "pred.", "p50", "p99", "busiest")
+EMULATED = "emulated: units take as long as ones of the declared capacity would; rates are theirs, not this machine's"
+#: Okabe and Ito's colours, with a marker each: for colour-blind readers and for print.
+STYLES = {
+    "decopa": ("#0072B2", "o"),
+    "hybrid": ("#D55E00", "^"),
+    "centralized": ("#555555", "x"),
+    "decopa-paper": ("#56B4E9", "s"),
+    "exhaustive": ("#F0E442", "P"),
+    "state": ("#009E73", "D"),
+    "rip": ("#CC79A7", "v"),
+}
+
+
+def is_emulated(points: Sequence[Point]) -> bool:
+    return any(point.emulated for point in points)
+
+
+def rows_of(points: Sequence[Point]) -> list[tuple[str, ...]]:
+    found: list[tuple[str, ...]] = []
+    for point in points:
+        error = point.error
+        found.append(
+            (
+                point.strategy + (" (emulated)" if point.emulated else ""),
+                str(point.units),
+                str(point.used_units),
+                quantity(point.measured) if point.measured else "none",
+                quantity(point.predicted),
+                "-" if error is None else f"{100 * error:+.1f} %",
+                _times(gain(point, points)),
+                _times(gain(point, points, predicted=True)),
+                _time(point.p50_s),
+                _time(point.p99_s),
+                f"{100 * point.busiest:.0f} %",
+            )
+        )
+    return found
+
+
+def text_table(points: Sequence[Point]) -> str:
+    """The points, aligned for a terminal; ends in a newline."""
+    rows = [_HEADER, *rows_of(points)]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(_HEADER))]
+    lines = [
+        "  ".join(
+            cell.ljust(width) if at == 0 else cell.rjust(width) for at, (cell, width) in enumerate(zip(row, widths))
+        )
+        for row in rows
+    ]
+    return "\n".join(line.rstrip() for line in [*lines, *_notes(points)]) + "\n"
+
+
+def markdown_table(points: Sequence[Point]) -> str:
+    lines = ["| " + " | ".join(_HEADER) + " |", "| --- |" + " ---: |" * (len(_HEADER) - 1)]
+    lines += ["| " + " | ".join(row) + " |" for row in rows_of(points)]
+    return "\n".join([*lines, "", *_notes(points)]) + "\n"
+
+
+def _notes(points: Sequence[Point]) -> list[str]:
+    lines = [
+        "events/s that were sustained; gains are over centralized; latency from the arrival of a match's last event"
+    ]
+    if is_emulated(points):
+        lines.append(EMULATED)
+        clocks = sorted({point.clock for point in points if point.clock != 1})
+        if clocks:
+            lines.append(
+                f"their clocks ran {quantity(clocks[0])} to {quantity(clocks[-1])} times as fast, to measure in "
+                "reasonable time; rates are given without that, latencies as they were"
+            )
+    seen = min((point.half_window_events / point.trace_events for point in points if point.trace_events), default=1.0)
+    if seen < 1:
+        lines.append(
+            f"half a window of observation saw {seen:.0%} of the trace: if its load varies in time, raise --seconds "
+            f"{quantity(1 / seen)} times, or use a part of the trace"
+        )
+    open_ended = [point for point in points if point.failed is None or point.measured == 0]
+    lines += [
+        f"{point.strategy} on {point.units}: the search ended before both ends were seen; raise --trials"
+        for point in open_ended
+    ]
+    return lines
+
+
+def results_document(points: Sequence[Point], settings: Mapping[str, Any]) -> str:
+    """All points with their trials and loads as JSON."""
+    found = [
+        asdict(point)
+        | {
+            "error": point.error,
+            "gain": gain(point, points),
+            "predicted_gain": gain(point, points, predicted=True),
+            "gain_over_hybrid": gain_over(point, "hybrid", points),
+        }
+        for point in points
+    ]
+    document = {
+        "format": "decopa-scaling-results",
+        "version": 1,
+        "emulated": is_emulated(points),
+        "settings": settings,
+        "points": found,
+    }
+    return json.dumps(document, indent=1) + "\n"
+
+
+def write_plots(points: Sequence[Point], folder: Path, title: str) -> list[Path]:
+    """throughput.png, gain.png, latency.png and predicted.png; DecoPaError if matplotlib is not installed."""
+    try:
+        import matplotlib as mpl
+
+        mpl.use("Agg")
+        from matplotlib import pyplot
+    except ImportError as err:
+        raise DecoPaError("plots need matplotlib; install it with `pip install decopa[bench]`") from err
+    title += " (emulated)" if is_emulated(points) else ""
+    counts = sorted({point.units for point in points if point.strategy != "centralized"}) or [1]
+    base = baseline_of(points)
+    paths = []
+
+    def series(strategy: str, value: Any) -> tuple[list[int], list[float]]:
+        mine = {point.units: point for point in points if point.strategy == strategy}
+        if strategy == "centralized" and base is not None:  # the same on any number of units
+            mine = dict.fromkeys(counts, base)
+        shown = [(units, value(mine[units])) for units in sorted(mine)]
+        shown = [(units, y) for units, y in shown if y]
+        return [units for units, _ in shown], [y for _, y in shown]
+
+    def draw(name: str, y_label: str, lines: Sequence[tuple[str, Any, str]], *, per: str = "processing units") -> None:
+        figure, axes = pyplot.subplots(figsize=(6.4, 4.2), layout="constrained")
+        for strategy in dict.fromkeys(point.strategy for point in points):
+            colour, marker = STYLES.get(strategy, ("#000000", "."))
+            for label, value, style in lines:
+                x, y = series(strategy, value)
+                axes.plot(x, y, color=colour, marker=marker, linestyle=style, label=f"{strategy}{label}")
+        axes.set(title=title, xlabel=per, ylabel=y_label, xticks=counts, yscale="log")
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize=8)
+        paths.append(folder / name)
+        figure.savefig(paths[-1], dpi=130)
+        pyplot.close(figure)
+
+    draw(
+        "throughput.png",
+        "sustained events/s",
+        [("", lambda one: one.measured, "-"), (", predicted", lambda one: one.predicted, ":")],
+    )
+    if base is not None:
+        draw(
+            "gain.png",
+            "throughput over centralized",
+            [
+                ("", lambda one: gain(one, points), "-"),
+                (", predicted", lambda one: gain(one, points, predicted=True), ":"),
+            ],
+        )
+    draw("latency.png", "latency, s", [(", p50", lambda one: one.p50_s, "-"), (", p99", lambda one: one.p99_s, "--")])
+    paths.append(_predicted_plot(points, folder / "predicted.png", title, pyplot))
+    return paths
+
+
+def _predicted_plot(points: Sequence[Point], path: Path, title: str, pyplot: Any) -> Path:
+    figure, axes = pyplot.subplots(figsize=(5.2, 5), layout="constrained")
+    shown = [point for point in points if point.measured > 0]
+    for strategy in dict.fromkeys(point.strategy for point in shown):
+        colour, marker = STYLES.get(strategy, ("#000000", "."))
+        mine = [point for point in shown if point.strategy == strategy]
+        axes.scatter(
+            [one.predicted for one in mine], [one.measured for one in mine], color=colour, marker=marker, label=strategy
+        )
+    ends = [value for point in shown for value in (point.predicted, point.measured)] or [1.0]
+    low, high = min(ends) / 1.3, max(ends) * 1.3
+    axes.plot([low, high], [low, high], color="#888888", linewidth=1, label="equal")
+    axes.fill_between([low, high], [0.8 * low, 0.8 * high], [1.2 * low, 1.2 * high], color="#888888", alpha=0.15,
+                      label="within 20 %")  # fmt: skip
+    axes.set(title=title, xlabel="predicted events/s", ylabel="measured events/s", xscale="log", yscale="log")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
+    figure.savefig(path, dpi=130)
+    pyplot.close(figure)
+    return path
+
+
+def _times(value: float | None) -> str:
+    return "-" if value is None else f"{quantity(value)}x"
+
+
+def _time(seconds: float) -> str:
+    if not seconds:
+        return "-"
+    return f"{1e3 * seconds:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"

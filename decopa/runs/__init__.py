@@ -1,0 +1,4 @@
+"""Runs: a run is a value, prepared in one place and carried out by one of the runtimes.
+
+Imports planning, the engine and `cluster`; Ray and Spark load only when a run needs them. Prints nothing.
+"""

@@ -1,0 +1,159 @@
+"""ShufflerNode: rows of a trace in, messages to units and sinks out. No Ray; clock and sleep come as arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from decopa.errors import TraceError
+from shuffler.exchange.codecs import Codecs, needed_attributes
+from shuffler.exchange.outbox import Clock, FlushPolicy, Outbox, Send
+from shuffler.routing.feeder import FeederState, LeafFeeder
+from shuffler.routing.table import END_OF_STREAM, NOTHING_YET, Delivery
+from shuffler.routing.topology import Topology
+from shuffler.rows.columns import Place
+from shuffler.rows.events import EventBatch, EventConverter, EventFormat
+from shuffler.source.pacing import Replay
+
+#: Marks of arrival that a batch leaves for the measurement of latency, at most.
+MARKS_PER_BATCH = 64
+Marks = tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayStart:
+    """When and where in the stream a replay began: the same for all shufflers. `replay` says how fast it goes from
+    here, if not as the shuffler was told when it was made."""
+
+    at_s: float
+    first_ts: int
+    first_ordinal: int = 0
+    replay: Replay | None = None
+
+
+class ShufflerNode:
+    """Shuffler `number` of a topology. Events must come in time order; every block says where in the stream it is.
+
+    `mark` gets (ts, time of arrival) pairs: an event has arrived when it was due, or when its batch was taken up.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        topology: Topology,
+        form: EventFormat,
+        *,
+        send: Send,
+        mark: Callable[[Marks], None],
+        replay: Replay,
+        batch_size: int,
+        policy: FlushPolicy,
+        clock: Clock,
+        sleep: Callable[[float], None],
+        state: tuple[FeederState, ...] | None = None,
+    ) -> None:
+        self.name = topology.shuffler_names[number]
+        self._replay, self._batch_size, self._policy = replay, batch_size, policy
+        self._mark, self._clock, self._sleep = mark, clock, sleep
+        self._converter = EventConverter(form)
+        codecs = Codecs(topology.plan, form.schema, self._converter.strings)
+        parts = range(len(topology.plan.parts))
+        bounds = [codecs.bound(part) for part in parts]
+        self._attributes = needed_attributes(bounds, form.schema)
+        self._window_us = max((bound.query.window_us for bound in bounds), default=0)
+        self._feeders = [
+            LeafFeeder(
+                topology.plan.parts[part],
+                bounds[part],
+                self._converter.strings.pin,
+                routing=topology.routing[part],
+                number=number,
+            )
+            for part in parts
+        ]
+        for feeder, saved in zip(self._feeders, state or ()):
+            feeder.restore(saved)
+        self.outbox = Outbox(self.name, topology, codecs.codec, send=send, policy=policy, clock=clock)
+        self._last_ts: int | None = None
+        #: When events of a paced replay were sent last, and whether some wait in the outbox since.
+        self._shuffled_at, self._held_back = 0.0, False
+        self.events = 0
+
+    def feed(self, rows: pa.RecordBatch, place: Place, first_ordinal: int, start: ReplayStart) -> None:
+        """Shuffles one block of rows, at the pace of the replay."""
+        if not rows.num_rows:
+            return
+        events = self._converter.convert(rows, place, self._attributes, first_ordinal)
+        self._check_order(events, place)
+        replay = start.replay or self._replay
+        if replay.is_paced:
+            self._feed_paced(events, start, replay)
+        else:
+            for begin in range(0, len(events), self._batch_size):
+                batch = events.slice(begin, min(begin + self._batch_size, len(events)))
+                self._mark(((int(batch.ts[-1]), self._clock()),))
+                self._shuffle(batch, urgent=False)
+
+    def finish(self) -> None:
+        """The end of the stream."""
+        self.flush(END_OF_STREAM)
+
+    def flush(self, watermark_us: int = NOTHING_YET) -> None:
+        """Passes on what waits: the stream has nothing more for the moment, and nothing earlier than the watermark."""
+        for part, feeder in enumerate(self._feeders):
+            self._put(part, feeder.advance(watermark_us))
+        self.outbox.flush(urgent=True)
+
+    def barrier(self, number: int) -> tuple[FeederState, ...]:
+        """Cuts the stream here: whatever was fed before is before the cut, for every receiver. Returns what it takes to
+        go on from here."""
+        self.outbox.flush(barrier=number)
+        return tuple(feeder.snapshot() for feeder in self._feeders)
+
+    def _feed_paced(self, events: EventBatch, start: ReplayStart, replay: Replay) -> None:
+        due = start.at_s + replay.arrivals(events.ts, events.first_ordinal - start.first_ordinal, start.first_ts)
+        begin = 0
+        while begin < len(events):
+            now = self._clock()
+            arrived = int(np.searchsorted(due, now, side="right"))
+            # Events wait for company for one flush interval: a message costs about the same whatever it carries. The
+            # end of the block ends the wait, or blocks shorter than the interval would hold the stream back: the rest
+            # of it waits in the outbox, for the next block.
+            company_s = self._shuffled_at + self._policy.interval_s - now
+            wait_s = min(max(float(due[begin]) - now, company_s), float(due[-1]) - now)
+            if wait_s > 0 and arrived - begin < self._batch_size:
+                if self._held_back and company_s <= 0:  # no company came in time
+                    self._shuffled_at, self._held_back = now, False
+                    self.outbox.flush(urgent=True)
+                else:
+                    self._sleep(min(wait_s, company_s) if self._held_back else wait_s)
+                continue
+            end = min(arrived, begin + self._batch_size)
+            points = np.unique(np.linspace(begin, end - 1, min(MARKS_PER_BATCH, end - begin)).astype(np.int64))
+            self._mark(tuple((int(events.ts[point]), float(due[point])) for point in points))
+            urgent = end == arrived and company_s <= 0
+            self._shuffled_at, self._held_back = now if urgent else self._shuffled_at, not urgent
+            self._shuffle(events.slice(begin, end), urgent=urgent)
+            begin = end
+
+    def _shuffle(self, batch: EventBatch, *, urgent: bool) -> None:
+        for part, feeder in enumerate(self._feeders):
+            self._put(part, feeder.feed(batch))
+        self.events += len(batch)
+        if self.outbox.flush(urgent=urgent):  # rows that wait have their strings in the pool
+            self._converter.strings.forget_before(int(batch.ts[0]) - 3 * self._window_us)
+
+    def _put(self, part: int, deliveries: Iterable[tuple[int, Delivery]]) -> None:
+        for copy, delivery in deliveries:
+            self.outbox.put(part, copy, delivery)
+
+    def _check_order(self, events: EventBatch, place: Place) -> None:
+        """Sources promise time order; what breaks it would make matches go missing in silence."""
+        backward = np.flatnonzero(events.ts[1:] < events.ts[:-1])
+        if len(backward) or (self._last_ts is not None and int(events.ts[0]) < self._last_ts):
+            row = place.row(int(backward[0]) + 1 if len(backward) else 0)
+            raise TraceError(f"{place.source}: row {row} is earlier than the row before; sort the events by time")
+        self._last_ts = int(events.ts[-1])

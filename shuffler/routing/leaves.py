@@ -1,0 +1,113 @@
+"""Events -> leaf batches: picks the events of each position, filters them and lays out the columns it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from decopa.planning.plan import PlanOperator, QueryPlan
+from decopa.query.binding import BoundQuery
+from decopa.query.pattern import ANY_TYPE
+from decopa.query.vector import ColumnEvaluator
+from shuffler.rows.batch import Array, Batch, Indices
+from shuffler.rows.events import EventBatch
+from shuffler.rows.layout import Layout, layout_of
+
+
+class LeafSplitter:
+    """Splits batches of events among the leaves of a plan; conditions on one event are decided here."""
+
+    def __init__(self, bound: BoundQuery, plan: QueryPlan, code_of: Callable[[str], int]) -> None:
+        self._bound, self._code_of = bound, code_of
+        self._leaves = [(leaf, layout_of(bound, leaf.sub_query)) for leaf in plan.leaves]
+
+    def split(self, events: EventBatch, mine: Array | None = None) -> Iterator[tuple[PlanOperator, Batch]]:
+        """The batch of each leaf, in plan order; leaves without events are left out. `mine` flags events to look at."""
+        by_types: dict[tuple[str, ...], _Rows] = {}
+        for leaf, layout in self._leaves:
+            (alias,) = leaf.sub_query.aliases
+            position = self._bound.query.position(alias)
+            types = (ANY_TYPE,) if position.strict else position.types
+            if types not in by_types:
+                by_types[types] = _Rows.of_types(events, types, mine)
+            batch = self._batch(alias, layout, by_types[types])
+            if batch.length:
+                yield leaf, batch
+
+    def _batch(self, alias: str, layout: Layout, rows: _Rows) -> Batch:
+        filters = self._bound.filters.get(alias, ())
+        if filters and len(rows.places):
+            evaluator = self._evaluator(rows)
+            mask = np.logical_and.reduce([evaluator.mask(predicate) for predicate in filters])
+            if not mask.all():
+                rows = rows.where(mask)
+        columns = {name: self._column(alias, name, rows) for name in layout.columns}
+        return Batch(len(rows.places), columns, {})
+
+    def _column(self, alias: str, name: str, rows: _Rows) -> Array:
+        if name == "min_ts":
+            return rows.read("ts")
+        attribute = name.partition(".")[2]
+        if attribute == "id":
+            return rows.identities()
+        if attribute == "ordinal":
+            return rows.ordinals()
+        for derived in self._bound.derived.get(alias, ()):
+            if derived.name == attribute and derived.types:
+                return rows.is_of(derived.types)
+            if derived.name == attribute:
+                return self._evaluator(rows).derive(derived)
+        return rows.read("id" if attribute == "id text" else attribute)
+
+    def _evaluator(self, rows: _Rows) -> ColumnEvaluator:
+        return ColumnEvaluator(len(rows.places), rows.read, self._bound.column, self._code_of)
+
+
+class _Rows:
+    """Some rows of a batch of events; a column is gathered when it is first read."""
+
+    def __init__(self, events: EventBatch, places: Indices) -> None:
+        self.events, self.places = events, places
+        self._gathered: dict[str, Array] = {}
+
+    @classmethod
+    def of_types(cls, events: EventBatch, types: tuple[str, ...], mine: Array | None) -> _Rows:
+        """The events of one of the types; each event is taken once, however many types there are."""
+        if ANY_TYPE in types:
+            return cls(events, np.arange(len(events.ts)) if mine is None else np.flatnonzero(mine))
+        wanted = _of_types(events, types)
+        if wanted is None:
+            return cls(events, np.empty(0, dtype=np.int64))
+        return cls(events, np.flatnonzero(wanted if mine is None else wanted & mine))
+
+    def is_of(self, types: tuple[str, ...]) -> Array:
+        """1 for each event of one of the types, 0 for the others."""
+        wanted = _of_types(self.events, types)
+        none = np.zeros(len(self.places), dtype=np.int64)
+        return none if wanted is None else wanted.take(self.places).astype(np.int64)
+
+    def where(self, mask: Array) -> _Rows:
+        return _Rows(self.events, self.places[mask])
+
+    def read(self, attribute: str) -> Array:
+        if attribute not in self._gathered:
+            column = self.events.ts if attribute == "ts" else self.events.columns[attribute]
+            self._gathered[attribute] = column.take(self.places)
+        return self._gathered[attribute]
+
+    def identities(self) -> Array:
+        return self.events.ids.take(self.places)
+
+    def ordinals(self) -> Array:
+        return self.places + self.events.first_ordinal
+
+
+def _of_types(events: EventBatch, types: tuple[str, ...]) -> Array | None:
+    """Flags of the events of one of the types; None if none of them occurs."""
+    codes = [events.type_names.index(name) for name in types if name in events.type_names]
+    if len(codes) <= 1:
+        return events.type_codes == codes[0] if codes else None
+    wanted = np.zeros(len(events.type_names), dtype=np.bool_)
+    wanted[codes] = True
+    return np.asarray(wanted[events.type_codes])

@@ -1,0 +1,148 @@
+"""plan -> who sends what to whom, with which partitioner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from decopa.errors import CheckpointError
+from decopa.planning.plan import PlanOperator, QueryPlan, Rule
+from decopa.planning.subquery import SubQuery
+from decopa.query.query import Query
+from shuffler.routing.partitioner import Broadcast, HashByEventIds, Partitioner, RoundRobin
+from shuffler.rows.batch import Batch, key_of
+
+#: A watermark above every timestamp: the end of the stream.
+END_OF_STREAM = 2**63 - 1
+#: Below every timestamp: nothing is known yet.
+NOTHING_YET = -(2**63)
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Matches of `source` go to side `side` of `target`; `hashed` names the columns that decide to which unit, for a
+    unary Kleene split and for a NEXT with a key."""
+
+    source: PlanOperator
+    target: PlanOperator
+    side: int
+    units: int
+    partitioned: bool
+    hashed: tuple[str, ...] | None
+
+    def partitioner(self) -> Partitioner:
+        """A fresh partitioner; every sender has its own, so that each deals out its matches in turn."""
+        if not self.partitioned:
+            return Broadcast(self.units)
+        return RoundRobin(self.units) if self.hashed is None else HashByEventIds(self.units, self.hashed)
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Rows, or a watermark, on their way along an edge to one unit; without an edge they go to the sink."""
+
+    sender: str
+    edge: Edge | None
+    unit: int
+    content: Batch | int
+
+
+@dataclass(frozen=True, slots=True)
+class SenderState:
+    """The last watermark sent, and whose turn it is on each edge."""
+
+    watermark_us: int
+    turns: tuple[int, ...]
+
+
+class Sender:
+    """Where the matches of one process and operator go; every sender deals out its own in turn.
+
+    A watermark promises that all rows sent later have max_ts >= it.
+    """
+
+    def __init__(self, name: str, edges: tuple[Edge, ...]) -> None:
+        self.name = name
+        self._routes = [(edge, edge.partitioner()) for edge in edges]
+        self.watermark_us = NOTHING_YET
+
+    def rows(self, batch: Batch) -> Iterator[Delivery]:
+        if not self._routes:
+            yield Delivery(self.name, None, 0, batch)
+        for edge, partitioner in self._routes:
+            for unit, part in partitioner.split(batch):
+                yield Delivery(self.name, edge, unit, part)
+
+    def watermark(self, watermark_us: int) -> Iterator[Delivery]:
+        """To everyone, if it is later than the last one."""
+        if watermark_us <= self.watermark_us:
+            return
+        self.watermark_us = watermark_us
+        if not self._routes:
+            yield Delivery(self.name, None, 0, watermark_us)
+        for edge, _ in self._routes:
+            for unit in range(edge.units):
+                yield Delivery(self.name, edge, unit, watermark_us)
+
+    def snapshot(self) -> SenderState:
+        return SenderState(self.watermark_us, tuple(partitioner.turn for _, partitioner in self._routes))
+
+    def restore(self, state: SenderState) -> None:
+        """Goes on from a snapshot of a sender with the same edges."""
+        units = [edge.units for edge, _ in self._routes]
+        if len(units) != len(state.turns) or not all(0 <= turn < n for turn, n in zip(state.turns, units)):
+            raise CheckpointError(f"the state of sender {self.name} was saved with other receivers; rescale it first")
+        self.watermark_us = state.watermark_us
+        for (_, partitioner), turn in zip(self._routes, state.turns):
+            partitioner.turn = turn
+
+
+@dataclass(frozen=True)
+class RoutingTable:
+    """`shufflers` share the events among them, batch by batch, so every leaf has that many senders."""
+
+    plan: QueryPlan
+    shufflers: int = 1
+
+    def active_units(self, operator: PlanOperator) -> int:
+        """How many of an operator's units get input.
+
+        If none of its inputs is partitioned, every unit would find the same matches, so only the first one works.
+        """
+        inputs = self.plan.inputs(operator)
+        return operator.units if any(source.partitioned for source in inputs) else 1
+
+    def edges_from(self, operator: PlanOperator) -> tuple[Edge, ...]:
+        return tuple(
+            Edge(
+                operator,
+                target,
+                target.inputs.index(operator.name),
+                self.active_units(target),
+                operator.partitioned,
+                self._hashed(operator, target),
+            )
+            for target in self.plan.successors(operator)
+        )
+
+    def senders(self, operator: PlanOperator) -> tuple[str, ...]:
+        """Names of those who send an operator's matches: its active units, or the shufflers for a leaf."""
+        if not operator.inputs:
+            return tuple(f"{operator.name}/shuffler{number}" for number in range(self.shufflers))
+        return tuple(f"{operator.name}/{unit}" for unit in range(self.active_units(operator)))
+
+    def _hashed(self, source: PlanOperator, target: PlanOperator) -> tuple[str, ...] | None:
+        rule = self.plan.rule(target)
+        if rule is Rule.NEXT:
+            keys = self.plan.next_keys(target)
+            return None if keys is None else (keys[target.inputs.index(source.name)],)
+        if rule is not Rule.KLEENE_UNARY:
+            return None
+        (alias,) = target.sub_query.closed - source.sub_query.closed
+        return identity_columns(self.plan.query, source.sub_query, alias)
+
+
+def identity_columns(query: Query, sub_query: SubQuery, kleene_alias: str) -> tuple[str, ...]:
+    """The columns in which strip matches of one family agree: the ids of everything but the Kleene position."""
+    rest = sorted(sub_query.positive(query) - {kleene_alias})
+    return tuple(key_of(alias) if alias in sub_query.closed else f"{alias}.id" for alias in rest)

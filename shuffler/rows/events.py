@@ -1,0 +1,128 @@
+"""EventBatch: events as numeric columns, and how the rows of a trace become one, in any process.
+
+`EventFormat` says what the rows of a trace look like; it is plain data and travels to whoever converts rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from decopa.choices import DEFAULT_ID, DEFAULT_TS, DEFAULT_TYPE
+from decopa.errors import TraceError
+from decopa.query.schema import Schema
+from shuffler.rows.columns import (
+    Ints,
+    Place,
+    TypeCodes,
+    TypeIndices,
+    Values,
+    attribute_values,
+    identities,
+    timestamps_us,
+    type_labels,
+)
+from shuffler.rows.strings import StringPool
+
+
+@dataclass(frozen=True, slots=True)
+class TraceColumns:
+    """What the user calls the columns that every trace has."""
+
+    id: str = DEFAULT_ID
+    ts: str = DEFAULT_TS
+    type: str = DEFAULT_TYPE
+
+    def __post_init__(self) -> None:
+        if len({self.id, self.ts, self.type}) < 3:
+            raise TraceError(
+                f"id, ts and type need a column each, got '{self.id}', '{self.ts}' and '{self.type}'; "
+                "name them with --id, --ts and --type"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class EventBatch:
+    """Events in time order; arrays are read-only and of equal length.
+
+    `ids` is the identity of each event, unique in the stream: its id if that is an integer, else its ordinal.
+    `type_names[code]` is the type behind a type code. `columns` holds the attributes asked for, by name.
+    """
+
+    ts: Ints
+    ids: Ints
+    type_codes: TypeIndices
+    type_names: tuple[str, ...]
+    first_ordinal: int
+    columns: Mapping[str, Values]
+
+    def __len__(self) -> int:
+        return len(self.ts)
+
+    def slice(self, start: int, stop: int) -> EventBatch:
+        return EventBatch(
+            self.ts[start:stop],
+            self.ids[start:stop],
+            self.type_codes[start:stop],
+            self.type_names,
+            self.first_ordinal + start,
+            {name: values[start:stop] for name, values in self.columns.items()},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class EventFormat:
+    """What the rows of a trace look like.
+
+    `column_of` gives the user's column behind an attribute; `id_type` and `ts_type` are those of the user's columns,
+    so that results can have the same.
+    """
+
+    columns: TraceColumns
+    column_of: Mapping[str, str]
+    schema: Schema
+    id_type: pa.DataType
+    ts_type: pa.DataType
+    nan_as_null: bool = False
+
+    def needed_columns(self, attributes: Collection[str]) -> list[str]:
+        """The user's columns that must be read to have these attributes: time, id and type first."""
+        fixed = (self.columns.ts, self.columns.id, self.columns.type)
+        return list(dict.fromkeys((*fixed, *(self.column_of[name] for name in attributes))))
+
+
+class EventConverter:
+    """Turns rows into EventBatches; strings become codes of its own pool."""
+
+    def __init__(self, form: EventFormat) -> None:
+        self.strings = StringPool()
+        self._form = form
+        self._types = TypeCodes()
+
+    def convert(
+        self, rows: pa.RecordBatch, place: Place, attributes: Collection[str], first_ordinal: int
+    ) -> EventBatch:
+        """The rows, which must not be none, with these attributes; what does not fit is refused with its place."""
+        names = self._form.columns
+        ts = timestamps_us(rows.column(names.ts), names.ts, place)
+        ids = identities(rows.column(names.id), names.id, place)
+        if not isinstance(ids, np.ndarray):
+            ids = np.arange(first_ordinal, first_ordinal + len(ts), dtype=np.int64)
+        codes = self._types.encode(type_labels(rows.column(names.type), names.type, place))
+        columns: dict[str, Values] = {}
+        for name in attributes:
+            column = self._form.column_of[name]
+            if column == names.ts:
+                columns[name] = ts
+                continue
+            values, now_us = rows.column(column), int(ts[-1])
+            columns[name] = attribute_values(
+                values, column, place, pool=self.strings, now_us=now_us, nan_as_null=self._form.nan_as_null
+            )
+        # Arrow's own arrays are read-only; make all so, to have one array type for compiled code.
+        for array in (ts, ids, codes, *columns.values()):
+            array.flags.writeable = False
+        return EventBatch(ts, ids, codes, self._types.names, first_ordinal, columns)

@@ -1,0 +1,166 @@
+"""What must hold for a whole trace: time order, and ids that are there and unique."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from shuffler.rows.columns import (
+    BadValues,
+    Ints,
+    Place,
+    check_text,
+    identities,
+    is_text,
+    numbers,
+    shown,
+    timestamps_us,
+    type_labels,
+)
+from shuffler.rows.events import TraceColumns
+from shuffler.source.dead_letters import DeadLetters
+from shuffler.source.readers import Reader
+
+#: Rows that the first pass looks at together.
+SURVEY_ROWS = 262_144
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What the first pass over a trace found; `disorder` says where time first went back, if it did."""
+
+    row_count: int
+    event_types: frozenset[str]
+    disorder: str | None
+
+
+class TimeOrder:
+    """Watches timestamps go by; equal ones are in order."""
+
+    def __init__(self, column: str) -> None:
+        self._column = column
+        self._last_us: int | None = None
+
+    def see(self, ts: Ints, array: pa.Array, place: Place) -> str | None:
+        """Where this block goes back in time, against itself or the block before; None if it does not."""
+        if not len(ts):
+            return None
+        start = self._last_us if self._last_us is not None else int(ts[0])
+        self._last_us = int(ts[-1])
+        backward = ts[1:] < ts[:-1]
+        if int(ts[0]) >= start and not backward.any():
+            return None
+        index = 0 if int(ts[0]) < start else int(np.argmax(backward)) + 1
+        return (
+            f"{place.source}: column '{self._column}', row {place.row(index)}: {shown(array, index)} is earlier "
+            "than the row before"
+        )
+
+
+class IdOrder:
+    """Watches ids go by: as long as they strictly increase they are unique, at no cost in memory."""
+
+    def __init__(self) -> None:
+        self.increasing = True
+        self._last: pa.Scalar | None = None
+
+    def see(self, ids: Ints | pa.Array) -> None:
+        if not self.increasing or not len(ids):
+            return
+        column = pa.array(ids) if isinstance(ids, np.ndarray) else ids
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        if self._last is not None:
+            self.increasing = bool(pc.greater(column[0], self._last).as_py())
+        self._last = column[-1]
+        rising = pc.all(pc.greater(column[1:], column[:-1])).as_py()
+        self.increasing = self.increasing and rising is not False
+
+
+def survey(reader: Reader, columns: TraceColumns, letters: DeadLetters) -> Survey:
+    """One pass over times, ids and types; ids that do not increase are compared exactly, in memory."""
+    names = (columns.ts, columns.id, columns.type)
+    order, ids = TimeOrder(columns.ts), IdOrder()
+    types: set[str] = set()
+    disorder: str | None = None
+    rows = first = 0
+    for batch in reader.read(names, SURVEY_ROWS):
+        place = Place(reader.name, first)
+        first += batch.num_rows
+        if letters.diverting:
+            batch, place = letters.sift(batch, place, lambda some, here: check_rows(some, here, columns))
+        ts = timestamps_us(batch.column(0), columns.ts, place)
+        disorder = disorder or order.see(ts, batch.column(0), place)
+        ids.see(identities(batch.column(1), columns.id, place))
+        labels = type_labels(batch.column(2), columns.type, place)
+        types.update(pc.unique(labels).to_pylist())
+        rows += batch.num_rows
+    repeated = 0 if ids.increasing else _check_all_ids(reader, columns, letters, first)
+    return Survey(rows - repeated, frozenset(types), disorder)
+
+
+def _check_all_ids(reader: Reader, columns: TraceColumns, letters: DeadLetters, rows: int) -> int:
+    """Refuses the first id that appeared before, or puts all such rows aside and returns how many there are."""
+    ids = pa.chunked_array([batch.column(0) for batch in reader.read((columns.id,), SURVEY_ROWS)])
+    place, before = Place(reader.name), len(letters)
+    if before:
+        kept = np.ones(rows, dtype=np.bool_)
+        kept[letters.rows] = False
+        ids, place = ids.filter(pa.array(kept)), place.only(kept)
+    try:
+        check_unique(ids, columns.id, place)
+    except BadValues as bad:
+        if not letters.diverting:
+            raise
+        table = pa.table([ids], names=[columns.id]).unify_dictionaries().combine_chunks()
+        letters.put(table.to_batches()[0], bad, place)
+    return len(letters) - before
+
+
+def check_rows(
+    rows: pa.RecordBatch,
+    place: Place,
+    columns: TraceColumns,
+    attributes: Collection[str] = (),
+    nan_as_null: bool = False,
+) -> None:
+    """Refuses rows that could not be converted; `attributes` are columns beside those that every trace has."""
+    timestamps_us(rows.column(columns.ts), columns.ts, place)
+    identities(rows.column(columns.id), columns.id, place)
+    type_labels(rows.column(columns.type), columns.type, place)
+    for name in attributes:
+        column = rows.column(name)
+        if is_text(column.type):
+            check_text(column, name, place)
+        else:
+            numbers(column, name, place, nan_as_null=nan_as_null)
+
+
+def check_unique(ids: pa.ChunkedArray, column: str, place: Place) -> None:
+    """Refuses ids that appeared before; exact, whatever the order."""
+    codes = ids if pa.types.is_integer(ids.type) else _string_codes(ids)
+    values = codes.to_numpy()
+    in_order = np.sort(values)
+    if not (in_order[1:] == in_order[:-1]).any():
+        return
+    by_value = np.argsort(values, kind="stable")
+    repeats = by_value[1:][values[by_value[1:]] == values[by_value[:-1]]]
+    second = int(repeats.min())
+    first = int(np.argmax(values == values[second]))
+    problem = f"id {ids[second]} was used in row {place.row(first)} already; every event needs its own id"
+    wrong = np.zeros(len(values), dtype=np.bool_)
+    wrong[repeats] = True
+    message = f"{place.source}: column '{column}', row {place.row(second)}: {problem}"
+    raise BadValues(message, wrong, f"column '{column}': an earlier row has the same id")
+
+
+def _string_codes(ids: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Equal numbers for equal strings."""
+    if pa.types.is_dictionary(ids.type):
+        ids = ids.cast(ids.type.value_type)
+    encoded = ids.dictionary_encode().unify_dictionaries()
+    return pa.chunked_array([chunk.indices for chunk in encoded.chunks])
