@@ -30,7 +30,9 @@ from costmodel.statistics import (
     PairSelectivity,
     Statistics,
     connected_pairs,
+    deciding_alone,
     neighbouring_positions,
+    pair_conditions,
     pair_of,
     query_text,
 )
@@ -38,6 +40,7 @@ from decopa.errors import StatisticsError, did_you_mean
 from decopa.query.analysis import Position
 from decopa.query.binding import BoundQuery, bind
 from decopa.query.names import duration_text
+from decopa.query.pattern import ANY_TYPE
 from decopa.query.predicate import Attr, Compare, Node, Predicate, aliases_of, attributes, is_self_pair, rewrite
 from decopa.query.query import Query
 
@@ -70,7 +73,7 @@ def estimate_statistics(
     if isinstance(trace, EventColumns):
         events = trace
     else:
-        needed = {attr.name for predicate in query.where for attr in attributes(predicate)}
+        needed = {attr.name for predicate in query.conditions for attr in attributes(predicate)}
         events = EventColumns.from_table(trace, attributes=needed)
     return Estimator(query, events, pairs, np.random.default_rng(seed)).estimate()
 
@@ -81,6 +84,8 @@ class Estimator:
     def __init__(self, query: Query, events: EventColumns, pairs: int, rng: np.random.Generator) -> None:
         self._query, self._events, self._pairs, self._rng = query, events, pairs, rng
         self._measured: dict[Pair, PairSelectivity] = {}
+        #: By alias: the share of events that follow in a NEXT and pass what decides about them alone.
+        self._alone: dict[str, PairSelectivity] = {}
         self._types: dict[Pair, Pair] = {}  # pair of aliases -> pair of types
         self.filter_shares: dict[str, float] = {}
         self.notices: list[str] = []
@@ -112,7 +117,7 @@ class Estimator:
                 f"the trace spans {duration_text(span_us)}, less than the window of {duration_text(window_us)}: "
                 "rates are extrapolated"
             )
-        counts = {event_type: len(self._events.rows_of(event_type)) for event_type in self._query.event_types}
+        counts = {event_type: len(self._events.rows_of(event_type)) for event_type in measured_types(self._query)}
         for event_type, count in counts.items():
             if not count:
                 raise StatisticsError(
@@ -137,10 +142,14 @@ class Estimator:
         connected = connected_pairs(branch)
         for one, other in neighbouring_positions(branch):
             pair = pair_of(one.alias, other.alias)
-            self._types[pair] = pair_of(one.type, other.type)
+            self._types[pair] = pair_of(one.label, other.label)
             if pair in connected and pair not in self._measured:
                 self._measured[pair] = self._selectivity(branch, one, other, rows)
-        for predicate in branch.where:
+        for alias, deciding in deciding_alone(branch).items():
+            mask = fulfilling(self._events, deciding, {alias: rows[alias]})
+            share = share_of(int(np.count_nonzero(mask)), len(mask))
+            self._alone[alias] = PairSelectivity(alias, alias, share)
+        for predicate in branch.conditions:
             if len(aliases_of(predicate)) > 2:
                 self.notices.append(
                     f"'{predicate}' is on more than two events: selectivities are of pairs, so it is left out of them"
@@ -156,11 +165,11 @@ class Estimator:
                 by_type.append(replace(measured, first=types[0], second=types[1]))
             else:
                 by_alias.append(measured)
-        return tuple(by_type), tuple(by_alias)
+        return tuple(by_type), (*by_alias, *self._alone.values())
 
     def _passing(self, bound: BoundQuery, position: Position) -> Ints:
         """The events that pass the conditions on this position alone; all of them if none does."""
-        rows = self._events.rows_of(position.type)
+        rows = self._events.rows_of(ANY_TYPE if position.strict else position.label)
         filters = bound.filters.get(position.alias, ())
         if not filters:
             return rows
@@ -198,7 +207,7 @@ class Estimator:
         self, one: Position, other: Position, relation: Relation, rows: Mapping[str, Ints]
     ) -> MeetingPairs:
         """Pairs at any distance, for positions whose events never come within a window of each other."""
-        names = f"'{one.type} {one.alias}' and '{other.type} {other.alias}'"
+        names = f"'{one.label} {one.alias}' and '{other.label} {other.alias}'"
         everything_us = int(self._events.ts[-1] - self._events.ts[0])
         for wider in (relation, Relation.ANY):
             found = self._draw(rows[one.alias], rows[other.alias], wider, everything_us)
@@ -212,13 +221,12 @@ class Estimator:
 
 def _conditions_between(branch: Query, one: str, other: str) -> Iterator[Predicate]:
     """The conditions on a pair of aliases, or between members of one KL alias, on the sides of a pair."""
-    for predicate in branch.where:
-        if one == other:
-            if isinstance(predicate, Compare) and is_self_pair(predicate, one):
-                left, right = _renamed(predicate.left, {one: _FIRST}), _renamed(predicate.right, {one: _SECOND})
-                yield Compare(predicate.op, left, right)  # type: ignore[arg-type]
-        elif aliases_of(predicate) == {one, other}:
-            yield _renamed(predicate, {one: _FIRST, other: _SECOND})  # type: ignore[misc]
+    for predicate in branch.where if one == other else ():
+        if isinstance(predicate, Compare) and is_self_pair(predicate, one):
+            left, right = _renamed(predicate.left, {one: _FIRST}), _renamed(predicate.right, {one: _SECOND})
+            yield Compare(predicate.op, left, right)  # type: ignore[arg-type]
+    for predicate in pair_conditions(branch, one, other) if one != other else ():
+        yield _renamed(predicate, {one: _FIRST, other: _SECOND})  # type: ignore[misc]
 
 
 def _renamed(node: Node, names: Mapping[str, str]) -> Node:
@@ -231,8 +239,14 @@ def _renamed(node: Node, names: Mapping[str, str]) -> Node:
 def type_pairs(query: Query) -> list[Pair]:
     """The types of any two positions that can stand in one match, in either order."""
     pairs = [pair for branch in query.branches for pair in neighbouring_positions(branch) if pair[0] is not pair[1]]
-    either = ((one.type, other.type) for ends in pairs for one, other in (ends, ends[::-1]))
+    either = ((one.label, other.label) for ends in pairs for one, other in (ends, ends[::-1]))
     return list(dict.fromkeys(either))
+
+
+def measured_types(query: Query) -> tuple[str, ...]:
+    """The types whose rates a plan needs; '*' stands for all events together, the candidates of STRICT and of `* a`."""
+    anything = any(p.strict or ANY_TYPE in p.types for branch in query.branches for p in branch.positions)
+    return (*query.event_types, ANY_TYPE) if anything else query.event_types
 
 
 def _ordered_types(query: Query) -> set[Pair]:
@@ -241,7 +255,7 @@ def _ordered_types(query: Query) -> set[Pair]:
         types
         for branch in query.branches
         for first, second in branch.order_constraints
-        for one, other in [(branch.position(first).type, branch.position(second).type)]
+        for one, other in [(branch.position(first).label, branch.position(second).label)]
         for types in ((one, other), (other, one))
     }
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from decopa.errors import TraceError
+from decopa.query.pattern import ANY_TYPE
 from decopa.query.schema import NULL, Column, Kind, Schema
 
 Array = npt.NDArray[Any]
@@ -48,10 +49,13 @@ class EventColumns:
         return Schema({**self.kinds, "ts": Column(Kind.INT)}, frozenset(self.type_names))
 
     def rows_of(self, event_type: str) -> Ints:
-        """The numbers of the events of a type, ascending."""
-        if event_type not in self.type_names:
-            return np.empty(0, dtype=np.int64)
-        return np.flatnonzero(self.type_codes == self.type_names.index(event_type))
+        """The numbers of the events of a type, ascending; of several as in A|B, and of all for *."""
+        if event_type == ANY_TYPE:
+            return np.arange(len(self.ts))
+        if event_type in self.type_names:
+            return np.flatnonzero(self.type_codes == self.type_names.index(event_type))
+        codes = [self.type_names.index(name) for name in event_type.split("|") if name in self.type_names]
+        return np.flatnonzero(np.isin(self.type_codes, codes))
 
     def column(self, name: str) -> Array:
         return self.ts if name == "ts" else self.columns[name]

@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from costmodel.completion import ChainRate, Rate
 from costmodel.kleene import KleenePairs, log_empty_group, log_groups, mean_size
 from costmodel.logarithms import clamped, log_of, log_sum, value_of
-from costmodel.statistics import Pair, Statistics, connected_pairs, neighbouring_positions, pair_of
+from costmodel.statistics import Pair, Statistics, connected_pairs, deciding_alone, neighbouring_positions, pair_of
 from costmodel.time_order import TimeOrder, log_time_factor, positive_aliases
 from decopa.errors import StatisticsError
-from decopa.query.analysis import project, strip_kleene
-from decopa.query.pattern import Pattern
+from decopa.query.analysis import Chain, project, strip_kleene, structure
+from decopa.query.pattern import EventRef, Pattern, children_of, leaves, with_children
+from decopa.query.predicate import aliases_of
 from decopa.query.query import Query
 
 
@@ -80,12 +82,12 @@ class KleeneGroup:
 class RateFormula:
     """A match rate as a function of c: all primitive rates are multiplied by c, and the matches follow.
 
-    The part without Kleene closure grows with c to the number of its positions.
+    The part without Kleene closure and NEXT grows with c to the number of its positions.
     """
 
     log_rest: float
     positions: int = 1
-    groups: tuple[KleeneGroup, ...] = ()
+    groups: tuple[KleeneGroup | ChainRate, ...] = ()
 
     def log_at(self, log_scaling: float = 0.0) -> float:
         """The logarithm of the matches per window at the scaling factor with this logarithm."""
@@ -113,6 +115,12 @@ class QueryRates:
             pair = pair_of(one.alias, other.alias)
             value = statistics.selectivity(one, other, connected=pair in connected)
             self._log_selectivities[pair] = log_of(value)
+        self._log_decided = {
+            one.alias: log_of(statistics.right_types(one))
+            + (log_of(statistics.selectivity(one, one, connected=True)) if one.alias in deciding_alone(query) else 0.0)
+            for one in query.positions
+            if one.alias in query.followers
+        }
         self._log_meetings: dict[Pair, float] = {}
         for one, other in neighbouring_positions(query) if statistics.meetings else ():
             if (other.alias, one.alias) in query.order_constraints:
@@ -170,7 +178,8 @@ class QueryRates:
                 log_rest -= sign * self._log_meeting(positive_aliases(pattern)[0])
                 positions += sign * formula.positions
                 for group in formula.groups:
-                    groups.setdefault(group.alias, replace(group, pattern=whole))
+                    if isinstance(group, KleeneGroup):
+                        groups.setdefault(group.alias, replace(group, pattern=whole))
         return RateFormula(clamped(log_rest), positions, tuple(groups.values()))
 
     def met(self, left: Collection[str], right: Collection[str], closed: Collection[str]) -> RateFormula | None:
@@ -201,12 +210,43 @@ class QueryRates:
 
     def _formula(self, aliases: frozenset[str], closed: frozenset[str]) -> RateFormula:
         pattern = self._pattern(aliases, closed)
+        if self.query.chains and (chains := _outermost(structure(pattern).chains)):
+            return self._formula_with_chains(pattern, closed, chains)
         plain, kleene = positive_aliases(pattern)
         log_rest = log_time_factor(pattern, self.model.time_order) + self._log_selectivity(pattern)
         log_rest += self._log_meeting(plain)
         log_rest += sum(self._log_rates[alias] for alias in plain)  # an empty remainder counts as one
         groups = tuple(self._group(alias, plain, kleene, pattern) for alias in kleene)
         return RateFormula(clamped(log_rest), len(plain), groups)
+
+    def _formula_with_chains(self, pattern: Pattern, closed: frozenset[str], chains: Sequence[Chain]) -> RateFormula:
+        """Each NEXT is one thing that happens, beside the other positions."""
+        rates = tuple(self._chain_rate(chain, closed) for chain in chains)
+        standing_for = {min(chain.aliases): chain for chain in chains}
+        plain, kleene = positive_aliases(_reduced(pattern, standing_for))
+        others = [alias for alias in plain if alias not in standing_for]
+        log_rest = log_time_factor(_reduced(pattern, standing_for), self.model.time_order)
+        log_rest += sum(self._log_rates[alias] for alias in others)
+        parts = [frozenset({alias}) for alias in others] + [chain.aliases for chain in chains]
+        for one, other in itertools.combinations(parts, 2):
+            log_rest += sum(self._log_selectivities[pair_of(*pair)] for pair in itertools.product(one, other))
+        groups = tuple(self._group(alias, others, kleene, pattern) for alias in kleene)
+        return RateFormula(clamped(log_rest), len(others), (*groups, *rates))
+
+    def _chain_rate(self, chain: Chain, closed: frozenset[str]) -> ChainRate:
+        """A chain, or a run of one: pairs that FILTER ties thin out the candidates, others decide."""
+        head: Rate = self.formula(chain.head, closed & chain.head)
+        log_followers, log_decided = [], 0.0
+        for place, alias in enumerate(chain.positions):
+            tied = frozenset().union(*(aliases_of(skip) for skip in self.query.skips_at(alias))) - {alias}
+            log_candidates = self._log_rates[alias]
+            for earlier in chain.head.union(chain.positions[:place]):
+                log_share = self._log_selectivities[pair_of(alias, earlier)]
+                log_candidates += log_share if earlier in tied else 0.0
+                log_decided += 0.0 if earlier in tied else log_share
+            log_followers.append(clamped(log_candidates))
+            log_decided += self._log_decided[alias]
+        return ChainRate(head, tuple(log_followers), clamped(log_decided))
 
     def log_meeting(self, aliases: Collection[str]) -> float:
         """The logarithm of how many times as often single events of these positions meet as at even rates."""
@@ -264,6 +304,25 @@ class QueryRates:
         if measured is not None:
             return log_of(measured)
         return clamped(sum(self._log_selectivities[pair_of(*pair)] for pair in itertools.combinations(plain, 2)))
+
+
+def _outermost(chains: Sequence[Chain]) -> list[Chain]:
+    """The positive chains that are not part of another one's first pattern."""
+    return [
+        chain
+        for chain in chains
+        if not chain.scope and not any(chain.aliases <= other.head for other in chains if other is not chain)
+    ]
+
+
+def _reduced(pattern: Pattern, standing_for: Mapping[str, Chain]) -> Pattern:
+    """The pattern with a single event in the place of each chain."""
+    for alias, chain in standing_for.items():
+        inside = {leaf.alias for leaf in leaves(pattern)}
+        if chain.aliases <= inside and not any(chain.aliases <= {leaf.alias for leaf in leaves(child)}
+                                               for child in children_of(pattern)):  # fmt: skip
+            return EventRef("*", alias)
+    return with_children(pattern, tuple(_reduced(child, standing_for) for child in children_of(pattern)))
 
 
 def rate_formula(query: Query, statistics: Statistics, model: RateModel = PAPER) -> RateFormula:

@@ -262,7 +262,7 @@ class _Measurement:
         return pa.Table.from_batches(batches).sort_by(by)
 
     def _attributes(self) -> set[str]:
-        in_conditions = {attr.name for query in self._queries for one in query.where for attr in attributes(one)}
+        in_conditions = {attr.name for query in self._queries for one in query.conditions for attr in attributes(one)}
         returned = {attr.name for query in self._queries for attr in query.returns}  # a query is bound as a whole
         return (in_conditions | returned) - {"ts"}
 

@@ -95,7 +95,7 @@ def made_up_events(query: Query, events: int) -> TraceSource:
         "type": pa.array(rng.integers(0, len(types), events)).cast(pa.int32()),
     }
     columns["type"] = pa.DictionaryArray.from_arrays(columns["type"], pa.array(types))
-    named = {attr.name for predicate in query.where for attr in attributes(predicate)}
+    named = {attr.name for predicate in query.conditions for attr in attributes(predicate)}
     named |= {attr.name for attr in query.returns}
     for name in sorted(named - columns.keys()):
         columns[name] = rng.random(events)

@@ -151,7 +151,7 @@ def _check_first_lines(queries: Sequence[Query], source: TraceSource) -> None:
     from decopa.query.predicate import attributes
 
     conditions = [
-        *(one for query in queries for one in query.where),
+        *(one for query in queries for one in query.conditions),
         *(one for query in queries for one in query.returns),
     ]
     for name in dict.fromkeys(attr.name for condition in conditions for attr in attributes(condition)):

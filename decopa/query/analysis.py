@@ -46,6 +46,11 @@ class Position:
     def types(self) -> tuple[str, ...]:
         return (self.type, *self.others)
 
+    @property
+    def label(self) -> str:
+        """The types as statistics name them: A, or A|B."""
+        return "|".join(self.types)
+
 
 @dataclass(frozen=True, slots=True)
 class Negation:

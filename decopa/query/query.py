@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,18 +21,25 @@ from decopa.query.analysis import (
 )
 from decopa.query.limits import check_conditions
 from decopa.query.names import duration_text, quoted
-from decopa.query.pattern import ANY_TYPE, EventRef, Except, Kleene, Not, Or, Pattern, children_of, leaves, types_text
+from decopa.query.pattern import ANY_TYPE, Not, Or, Pattern, leaves
 from decopa.query.predicate import (
     Attr,
-    Compare,
     Node,
     Predicate,
     aliases_of,
-    attributes,
-    children,
     conjuncts,
     is_self_pair,
     rewrite,
+)
+from decopa.query.wellformed import (
+    check_aliases,
+    check_known,
+    check_predicate,
+    check_skip,
+    error_at,
+    nodes,
+    skips_in,
+    written_scopes,
 )
 
 #: Longest window, in microseconds (about 73,000 years): a timestamp (at most 2**62) plus a window fits into 64 bits.
@@ -71,18 +77,18 @@ class Query:
             )
         if sum(1 for _ in leaves(self.pattern)) > MAX_POSITIONS:
             raise QueryError(f"the pattern has more than {MAX_POSITIONS} events; split it into several queries")
-        _check_aliases(self.pattern)
+        check_aliases(self.pattern)
         check_conditions(self.conditions, len(alternatives(self.pattern)))  # raises, too, if OR stands for too many
-        scopes = _written_scopes(self.pattern)
+        scopes = written_scopes(self.pattern)
         for predicate in self.conditions:
-            _check_predicate(predicate, self._position_of, scopes)
+            check_predicate(predicate, self._position_of, scopes)
         chains = [chain for alternative in alternatives(self.pattern) for chain in structure(alternative).chains]
         for predicate in self.skips:
-            _check_skip(predicate, chains)
+            check_skip(predicate, chains)
         for attr in self.returns:
-            _check_known(attr, self._position_of)
+            check_known(attr, self._position_of)
             if attr.alias in self.negated_aliases:
-                raise _error(attr, f"RETURN {attr}: '{attr.alias}' is negated, so a match has no such event")
+                raise error_at(attr, f"RETURN {attr}: '{attr.alias}' is negated, so a match has no such event")
 
     @cached_property
     def _position_of(self) -> dict[str, Position]:
@@ -226,9 +232,9 @@ class Query:
             raise QueryError(f"the aliases {sorted(aliases)} of {self.pattern} do not form a sub-query")
         kept = frozenset(leaf.alias for leaf in leaves(pattern))
         where = tuple(predicate for predicate in self.where if aliases_of(predicate) <= kept)
-        chains = structure(pattern).chains if not any(isinstance(one, Or) for one in _nodes(pattern)) else ()
+        chains = structure(pattern).chains if not any(isinstance(one, Or) for one in nodes(pattern)) else ()
         skips = tuple(
-            predicate for predicate in self.skips if aliases_of(predicate) <= kept and _skips(predicate, chains)
+            predicate for predicate in self.skips if aliases_of(predicate) <= kept and skips_in(predicate, chains)
         )
         pairs = [alias for alias in stripped if alias in kept]
         where = tuple(predicate for predicate in where if not any(is_self_pair(predicate, alias) for alias in pairs))
@@ -245,124 +251,6 @@ class Query:
         if self.returns:
             lines.append("RETURN " + ", ".join(map(str, self.returns)))
         return "\n".join(lines)
-
-
-def _error(attr: Attr, message: str) -> QueryError:
-    if attr.at is None:
-        return QueryError(message)
-    return QueryError(message, line=attr.at.line, column=attr.at.column)
-
-
-def _check_known(attr: Attr, positions: dict[str, Position]) -> None:
-    if attr.alias not in positions:
-        raise _error(attr, f"unknown alias '{attr.alias}' in '{attr}'{did_you_mean(attr.alias, positions)}")
-
-
-def _check_aliases(pattern: Pattern) -> None:
-    """An alias is used once per alternative, and for the same thing in each."""
-    roles: dict[str, set[str]] = {}
-
-    def visit(node: Pattern, negated: bool) -> set[str]:
-        if isinstance(node, Not):
-            return visit(node.child, True)
-        if isinstance(node, EventRef | Kleene):
-            leaf = node.child if isinstance(node, Kleene) else node
-            kind = f"KL({types_text(leaf.types)})" if isinstance(node, Kleene) else types_text(leaf.types)
-            roles.setdefault(leaf.alias, set()).add(f"a negated {kind}" if negated else kind)
-            return {leaf.alias}
-        seen: set[str] = set()
-        for child in children_of(node):
-            below = visit(child, negated or (isinstance(node, Except) and child is node.absent))
-            if not isinstance(node, Or) and seen & below:
-                twice = min(seen & below)
-                raise QueryError(f"alias '{twice}' is used twice in {node}; give each event its own, as in A a1, A a2")
-            seen |= below
-        return seen
-
-    visit(pattern, False)
-    for alias, found in roles.items():
-        if len(found) > 1:
-            raise QueryError(
-                f"alias '{alias}' stands for {' and '.join(sorted(found))} in alternatives of OR; "
-                "give them different aliases"
-            )
-
-
-def _check_predicate(predicate: Predicate, positions: dict[str, Position], written: dict[str, Scope]) -> None:
-    named = list(attributes(predicate))
-    if not named:
-        raise QueryError(f"the condition '{predicate}' names no event; compare attributes, as in a.x < b.x")
-    for attr in named:
-        _check_known(attr, positions)
-    if not _within_one_negation({written[alias] for alias in aliases_of(predicate)}):
-        raise _error(
-            named[0],
-            f"the condition '{predicate}' ties a negated event to something outside its own NOT and the part around "
-            "it; a condition may name one NOT's events and the events next to that NOT",
-        )
-    for alias in sorted(aliases_of(predicate)):
-        if (
-            positions[alias].kleene
-            and not is_self_pair(predicate, alias)
-            and _compares_alias_with_itself(predicate, alias)
-        ):
-            raise _error(
-                named[0],
-                f"'{predicate}' compares members of KL alias '{alias}' with each other, which works only as a "
-                f"condition of its own with no other event in it, as in {alias}.x < {alias}.x",
-            )
-
-
-def _check_skip(predicate: Predicate, chains: Iterable[Chain]) -> None:
-    """FILTER says which events of a NEXT to skip, so it names events of one NEXT."""
-    if not _skips(predicate, chains):
-        raise _error(
-            next(attributes(predicate)),
-            f"FILTER({predicate}) skips candidates of a NEXT, but its events are not of one NEXT; write the condition "
-            "without FILTER, or use NEXT, as in NEXT(A a, B b) WHERE FILTER(b.x = a.x)",
-        )
-
-
-def _skips(predicate: Predicate, chains: Iterable[Chain]) -> bool:
-    return any(aliases_of(predicate) <= chain.aliases for chain in chains)
-
-
-def _nodes(pattern: Pattern) -> Iterator[Pattern]:
-    yield pattern
-    for child in children_of(pattern):
-        yield from _nodes(child)
-
-
-def _within_one_negation(scopes: set[Scope]) -> bool:
-    """All in one scope, or in one scope and one NOT directly below it."""
-    if len(scopes) == 1:
-        return True
-    if len(scopes) != 2:
-        return False
-    outer, inner = sorted(scopes, key=len)
-    return len(inner) == len(outer) + 1 and inner[:-1] == outer
-
-
-def _written_scopes(pattern: Pattern) -> dict[str, Scope]:
-    """The NOTs around each alias as written, before NOT(OR(...)) is split into several."""
-    scopes: dict[str, Scope] = {}
-    numbers = itertools.count()
-
-    def visit(node: Pattern, scope: Scope) -> None:
-        if isinstance(node, Not):
-            visit(node.child, (*scope, next(numbers)))
-        elif isinstance(node, EventRef | Kleene):
-            for leaf in leaves(node):
-                scopes[leaf.alias] = scope
-        elif isinstance(node, Except):
-            visit(node.child, scope)
-            visit(node.absent, (*scope, next(numbers)))
-        else:
-            for child in node.children:
-                visit(child, scope)
-
-    visit(pattern, ())
-    return scopes
 
 
 def _in_each_scope(
@@ -384,12 +272,6 @@ def _renamed(condition: Predicate, names: Mapping[str, str]) -> Predicate:
         return replace(node, alias=names[node.alias]) if isinstance(node, Attr) else None
 
     return rewrite(condition, change)  # type: ignore[return-value]
-
-
-def _compares_alias_with_itself(node: Node, alias: str) -> bool:
-    if isinstance(node, Compare) and alias in aliases_of(node.left) and alias in aliases_of(node.right):
-        return True
-    return any(_compares_alias_with_itself(child, alias) for child in children(node))
 
 
 def _plain_under_not(pattern: Pattern) -> frozenset[str]:

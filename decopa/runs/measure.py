@@ -22,7 +22,7 @@ def measure(queries: Sequence[Query], source: TraceSource, *, seed: int = 0) -> 
     """Rates and selectivities of each query; a live stream cannot be measured beforehand."""
     if source.row_count is None:
         raise StatisticsError("a live stream cannot be measured before it runs; give statistics or a plan")
-    needed = {attr.name for query in queries for predicate in query.where for attr in attributes(predicate)}
+    needed = {attr.name for query in queries for predicate in query.conditions for attr in attributes(predicate)}
     source.require(needed - {"ts"})
     events = event_columns(source, sorted(needed - {"ts"}))
     found = [estimate_statistics(query, events, seed=seed) for query in queries]

@@ -1,0 +1,135 @@
+"""What makes a query sensible as a whole: its aliases, and what its conditions may name together."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+
+from decopa.errors import QueryError, did_you_mean
+from decopa.query.analysis import Chain, Position, Scope
+from decopa.query.pattern import EventRef, Except, Kleene, Not, Or, Pattern, children_of, leaves, types_text
+from decopa.query.predicate import Attr, Compare, Node, Predicate, aliases_of, attributes, children, is_self_pair
+
+
+def error_at(attr: Attr, message: str) -> QueryError:
+    if attr.at is None:
+        return QueryError(message)
+    return QueryError(message, line=attr.at.line, column=attr.at.column)
+
+
+def check_known(attr: Attr, positions: dict[str, Position]) -> None:
+    if attr.alias not in positions:
+        raise error_at(attr, f"unknown alias '{attr.alias}' in '{attr}'{did_you_mean(attr.alias, positions)}")
+
+
+def check_aliases(pattern: Pattern) -> None:
+    """An alias is used once per alternative, and for the same thing in each."""
+    roles: dict[str, set[str]] = {}
+
+    def visit(node: Pattern, negated: bool) -> set[str]:
+        if isinstance(node, Not):
+            return visit(node.child, True)
+        if isinstance(node, EventRef | Kleene):
+            leaf = node.child if isinstance(node, Kleene) else node
+            kind = f"KL({types_text(leaf.types)})" if isinstance(node, Kleene) else types_text(leaf.types)
+            roles.setdefault(leaf.alias, set()).add(f"a negated {kind}" if negated else kind)
+            return {leaf.alias}
+        seen: set[str] = set()
+        for child in children_of(node):
+            below = visit(child, negated or (isinstance(node, Except) and child is node.absent))
+            if not isinstance(node, Or) and seen & below:
+                twice = min(seen & below)
+                raise QueryError(f"alias '{twice}' is used twice in {node}; give each event its own, as in A a1, A a2")
+            seen |= below
+        return seen
+
+    visit(pattern, False)
+    for alias, found in roles.items():
+        if len(found) > 1:
+            raise QueryError(
+                f"alias '{alias}' stands for {' and '.join(sorted(found))} in alternatives of OR; "
+                "give them different aliases"
+            )
+
+
+def check_predicate(predicate: Predicate, positions: dict[str, Position], written: dict[str, Scope]) -> None:
+    named = list(attributes(predicate))
+    if not named:
+        raise QueryError(f"the condition '{predicate}' names no event; compare attributes, as in a.x < b.x")
+    for attr in named:
+        check_known(attr, positions)
+    if not _within_one_negation({written[alias] for alias in aliases_of(predicate)}):
+        raise error_at(
+            named[0],
+            f"the condition '{predicate}' ties a negated event to something outside its own NOT and the part around "
+            "it; a condition may name one NOT's events and the events next to that NOT",
+        )
+    for alias in sorted(aliases_of(predicate)):
+        if (
+            positions[alias].kleene
+            and not is_self_pair(predicate, alias)
+            and _compares_alias_with_itself(predicate, alias)
+        ):
+            raise error_at(
+                named[0],
+                f"'{predicate}' compares members of KL alias '{alias}' with each other, which works only as a "
+                f"condition of its own with no other event in it, as in {alias}.x < {alias}.x",
+            )
+
+
+def check_skip(predicate: Predicate, chains: Iterable[Chain]) -> None:
+    """FILTER says which events of a NEXT to skip, so it names events of one NEXT."""
+    if not skips_in(predicate, chains):
+        raise error_at(
+            next(attributes(predicate)),
+            f"FILTER({predicate}) skips candidates of a NEXT, but its events are not of one NEXT; write the condition "
+            "without FILTER, or use NEXT, as in NEXT(A a, B b) WHERE FILTER(b.x = a.x)",
+        )
+
+
+def skips_in(predicate: Predicate, chains: Iterable[Chain]) -> bool:
+    return any(aliases_of(predicate) <= chain.aliases for chain in chains)
+
+
+def nodes(pattern: Pattern) -> Iterator[Pattern]:
+    yield pattern
+    for child in children_of(pattern):
+        yield from nodes(child)
+
+
+def _within_one_negation(scopes: set[Scope]) -> bool:
+    """All in one scope, or in one scope and one NOT directly below it."""
+    if len(scopes) == 1:
+        return True
+    if len(scopes) != 2:
+        return False
+    outer, inner = sorted(scopes, key=len)
+    return len(inner) == len(outer) + 1 and inner[:-1] == outer
+
+
+def written_scopes(pattern: Pattern) -> dict[str, Scope]:
+    """The NOTs around each alias as written, before NOT(OR(...)) is split into several."""
+    scopes: dict[str, Scope] = {}
+    numbers = itertools.count()
+
+    def visit(node: Pattern, scope: Scope) -> None:
+        if isinstance(node, Not):
+            visit(node.child, (*scope, next(numbers)))
+        elif isinstance(node, EventRef | Kleene):
+            for leaf in leaves(node):
+                scopes[leaf.alias] = scope
+        elif isinstance(node, Except):
+            visit(node.child, scope)
+            visit(node.absent, (*scope, next(numbers)))
+        else:
+            for child in node.children:
+                visit(child, scope)
+
+    visit(pattern, ())
+    return scopes
+
+
+def _compares_alias_with_itself(node: Node, alias: str) -> bool:
+    if isinstance(node, Compare) and alias in aliases_of(node.left) and alias in aliases_of(node.right):
+        return True
+    return any(_compares_alias_with_itself(child, alias) for child in children(node))
