@@ -89,7 +89,7 @@ class TraceBlocks:
 
 
 def pack_block(block: Block, form: EventFormat) -> FeedBlock:
-    ts = form.columns.ts
+    ts = form.columns.clock
     first = timestamps_us(block.rows.column(ts).slice(0, 1), ts, block.place)
     return FeedBlock(_stream_of(block.rows), block.rows.num_rows, block.place, int(first[0]))
 

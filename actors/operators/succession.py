@@ -90,7 +90,7 @@ class SuccessionLogic:
         left = _in_time_order(arrived if not self._waiting.length else joined([self._waiting, arrived]), self._left.end)
         open_rows = np.ones(left.length, dtype=np.bool_)
         if left.length and candidates.length:
-            candidates = _in_time_order(candidates, self._right.end)
+            candidates = _in_time_order(candidates, self._right.end, self._kernel.chosen_end)
             heaps = {alias: left.heaps[alias] for alias in self._groups}
             for rows, columns in self._kernel.matches(left, candidates, open_rows, self.counters):
                 yield Batch(rows, columns, heaps)
@@ -149,15 +149,16 @@ def _sliced(batch: Batch, start: int, stop: int) -> Batch:
     return Batch(stop - start, {name: column[start:stop] for name, column in batch.columns.items()}, batch.heaps)
 
 
-def _in_time_order(batch: Batch, end: str) -> Batch:
-    """The rows by end, ties by beginning: the order in which successors are looked for."""
-    ends, begins = batch.columns[end], batch.columns["min_ts"]
-    later = ends[1:] > ends[:-1]
-    if end != "min_ts":
-        later |= (ends[1:] == ends[:-1]) & (begins[1:] >= begins[:-1])
-    else:
-        later |= ends[1:] == ends[:-1]
-    return batch if bool(later.all()) else batch.take(np.lexsort((begins, ends)))
+def _in_time_order(batch: Batch, end: str, chosen_end: str = "min_ts") -> Batch:
+    """The rows by end, ties by the end and then the beginning of their first event: the order in which successors are
+    looked for."""
+    ends = batch.columns[end]
+    if end == "min_ts":
+        ordered = bool((ends[1:] >= ends[:-1]).all())
+        return batch if ordered else batch.take(np.argsort(ends, kind="stable"))
+    if bool((ends[1:] > ends[:-1]).all()):
+        return batch
+    return batch.take(np.lexsort((batch.columns["min_ts"], batch.columns[chosen_end], ends)))
 
 
 class _SuccessionKernel:
@@ -166,6 +167,7 @@ class _SuccessionKernel:
     def __init__(self, spec: OperatorSpec, left: Side, right: Side, chosen: str, output: Layout) -> None:
         bound = spec.bound
         self.window_us, self._ends = bound.query.window_us, (left.layout.place("max_ts"), right.layout.place("max_ts"))
+        self.chosen_end = right.layout.place(f"{chosen}.last")
         writer = PairWriter(bound, right, left)
         self._equal: list[tuple[str, str]] = []
         pairing = Pairing(bound, left, right)
@@ -194,7 +196,7 @@ class _SuccessionKernel:
         found_at = np.full((2, left.length), NOTHING_YET, dtype=np.int64)
         places = np.zeros(3, dtype=np.int64)  # next left row, next right row, rows that wait
         inputs = [left.columns["min_ts"], left.columns[self._ends[0]], hashes[0]]
-        inputs += [right.columns["min_ts"], right.columns[self._ends[1]], hashes[1]]
+        inputs += [right.columns["min_ts"], right.columns[self.chosen_end], right.columns[self._ends[1]], hashes[1]]
         inputs += [head, link, found_at[0], found_at[1], open_rows, *self._columns(left, right), *self._constants]
         call = jit.load(self._source, helpers=HELPERS).succeed
         while places[1] < right.length:

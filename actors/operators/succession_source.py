@@ -44,12 +44,12 @@ def _block(lines: list[str], depth: int) -> str:
     return indent("\n".join(lines or ["pass"]), " " * depth).lstrip()
 
 
-# A row that waits is in the list of its key. Once it has found its successor, `met_end` and `met_begin` say which, so
-# that others of the same time are successors, too; the next later row takes it out of the list. A row whose window has
-# passed goes as well. Of a key, rows that begin earlier end no later, so the first one in order of (end, beginning)
-# that begins after a waiting row is its successor.
+# A row that waits is in the list of its key. Once it has found its successor, `met_end` and `met_begin` say when the
+# chosen event ends and begins, so that others of the same time are successors, too; the next later row takes it out of
+# the list. A row whose window has passed goes as well. Of a key, rows whose first event ends earlier end no later, so
+# the first one in order of time that begins after a waiting row is its successor.
 _SUCCEED = """@jit
-def succeed(places, room, window, l_begin, l_end, l_hash, r_begin, r_end, r_hash, head, link, met_end, met_begin,
+def succeed(places, room, window, l_begin, l_end, l_hash, r_begin, r_chosen, r_end, r_hash, head, link, met_end, met_begin,
             waits, <columns>):
     <constants>
     mask = head.shape[0] - 1
@@ -65,6 +65,7 @@ def succeed(places, room, window, l_begin, l_end, l_hash, r_begin, r_end, r_hash
     while row < right_rows:
         end = r_end[row]
         begin = r_begin[row]
+        chosen = r_chosen[row]
         while i < left_rows and l_end[i] < end:
             if keyed:
                 bucket = l_hash[i] & mask
@@ -83,7 +84,7 @@ def succeed(places, room, window, l_begin, l_end, l_hash, r_begin, r_end, r_hash
             following = link[j]
             gone = l_begin[j] < end - window
             if not waits[j]:
-                gone |= (met_end[j] != end) | (met_begin[j] != begin)
+                gone |= (met_end[j] != chosen) | (met_begin[j] != begin)
             if gone:
                 waits[j] = False
                 waiting -= 1
@@ -98,7 +99,7 @@ def succeed(places, room, window, l_begin, l_end, l_hash, r_begin, r_end, r_hash
                 <skips>
                 if ok:
                     waits[j] = False
-                    met_end[j] = end
+                    met_end[j] = chosen
                     met_begin[j] = begin
                     <decides>
                     if ok:

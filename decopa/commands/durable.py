@@ -71,7 +71,7 @@ def run_durably(
             statistics=known,
             capacity=capacity_of(args),
             limits=run_options.limits_of(args),
-            columns=TraceColumns(args.id, args.ts, args.type),
+            columns=TraceColumns(args.id, args.ts, args.type, args.end),
             assume_sorted=args.assume_sorted,
             nan_as_null=args.nan_as_null,
             ray=run_options.ray_options(args, capacity_of(args)),

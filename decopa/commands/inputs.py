@@ -59,7 +59,7 @@ def open_stored(args: argparse.Namespace, bad_rows: BadRows | None = None) -> Tr
 
     if args.trace == STANDARD_INPUT:
         raise StatisticsError("a live stream (--trace -) cannot be measured before it runs; name a file")
-    columns = TraceColumns(args.id, args.ts, args.type)
+    columns = TraceColumns(args.id, args.ts, args.type, args.end)
     return open_trace(
         args.trace,
         columns=columns,

@@ -168,6 +168,7 @@ def _add_trace_arguments(parser: argparse.ArgumentParser, *, required: bool, liv
     parser.add_argument("--trace", metavar="FILE", required=required, type=Path, help=about)
     parser.add_argument("--id", metavar="COL", default="id", help="the column with event ids (default: %(default)s)")
     parser.add_argument("--ts", metavar="COL", default="ts", help="the column with times (default: %(default)s)")
+    parser.add_argument("--end", metavar="COL", help="the column with the times at which events end, if they last")
     parser.add_argument("--type", metavar="COL", default="type", help="the column with types (default: %(default)s)")
     parser.add_argument("--assume-sorted", action="store_true", help="refuse unsorted events instead of sorting them")
     parser.add_argument("--nan-as-null", action="store_true", help="treat NaN as a missing value instead of an error")

@@ -109,7 +109,7 @@ def _opened(args: argparse.Namespace, queries: Sequence[Query], progress: Progre
     from shuffler.source.json_lines import JsonLines
 
     progress.phase("waiting for the first events")
-    columns = TraceColumns(args.id, args.ts, args.type)
+    columns = TraceColumns(args.id, args.ts, args.type, args.end)
     arriving = JsonLines(sys.stdin.fileno(), ts=columns.ts, kinds=args.schema or {})
     source = open_trace(
         arriving,

@@ -40,7 +40,7 @@ def run_through_spark(
     from decopa.runs.execute import run_detailed
     from shuffler.source.trace import TraceColumns
 
-    columns = TraceColumns(args.id, args.ts, args.type)
+    columns = TraceColumns(args.id, args.ts, args.type, args.end)
     progress.phase("starting Ray and Spark")
     cpus = args.units + (args.shufflers or 1) + SPARK_CPUS
     with ray_session(address=args.address, cpus=cpus), spark_on_ray(app_name="decopa run") as spark:
@@ -73,7 +73,7 @@ def statistics_on_spark(args: argparse.Namespace, queries: Sequence[Query]) -> t
     from cluster.spark.traces import clean, read_trace
     from shuffler.source.trace import TraceColumns
 
-    columns = TraceColumns(args.id, args.ts, args.type)
+    columns = TraceColumns(args.id, args.ts, args.type, args.end)
     with ray_session(cpus=SPARK_CPUS + 1, dashboard=False), spark_on_ray(app_name="decopa stats") as spark:
         trace = clean(read_trace(spark, args.trace, columns), columns, name=str(args.trace))
         found = measure_on_spark(queries, trace, columns, seed=args.seed)

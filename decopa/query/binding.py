@@ -105,12 +105,20 @@ class BoundQuery:
         for predicate in [condition.predicate for condition in self.conditions] + pairs:
             used |= {attr.name for attr in attributes(predicate)
                      if (attr.alias, attr.name) not in self._derived_columns}  # fmt: skip
+        if self.schema.intervals:
+            used.add("ts")
         return frozenset(used | {attr.name for attr in self.query.returns})
 
 
 def bind(query: Query, schema: Schema) -> BoundQuery:
     """Checks an OR-free query against the columns of a trace and splits its conditions by where they are decided."""
     binder = _Binder(query, schema)
+    if schema.intervals and query.kleene_aliases:
+        alias = min(query.kleene_aliases)
+        raise QueryError(
+            f"KL position '{alias}': groups of events that last are not supported; leave out --end, which makes events "
+            "moments, or write the events of the group one by one"
+        )
     filters: dict[str, list[Predicate]] = {}
     conditions: list[Condition] = []
     self_pairs: dict[str, list[Compare]] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -136,7 +136,7 @@ def run_with_checkpoints(
         ";\n".join(map(str, queries)),
         str(Path(out).resolve()),
         out_format,
-        {"id": columns.id, "ts": columns.ts, "type": columns.type},
+        {role: name for role, name in asdict(columns).items() if name is not None},
         assume_sorted,
         nan_as_null,
         limits.max_matches,
@@ -236,7 +236,8 @@ def read_job(store: CheckpointStore) -> Job:
 
     where = f"{store.location}/job.json"
     job = checked(Job, store.read_job(), where)
-    if sorted(job.columns) != ["id", "ts", "type"] or not all(isinstance(name, str) for name in job.columns.values()):
+    named = all(isinstance(name, str) for name in job.columns.values())
+    if set(job.columns) - {"end"} != {"id", "ts", "type"} or not named:
         raise CheckpointError(f"{where} is damaged: 'columns' must name id, ts and type")
     return job
 

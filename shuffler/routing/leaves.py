@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from decopa.errors import PlanError
 from decopa.planning.plan import PlanOperator, QueryPlan
 from decopa.query.binding import BoundQuery
 from decopa.query.pattern import ANY_TYPE
@@ -19,7 +20,12 @@ class LeafSplitter:
     """Splits batches of events among the leaves of a plan; conditions on one event are decided here."""
 
     def __init__(self, bound: BoundQuery, plan: QueryPlan, code_of: Callable[[str], int]) -> None:
+        if bound.schema.intervals and plan.slices > 1:
+            raise PlanError(
+                "slices cut the stream by time, so an event that lasts may be needed in several; choose another strategy"
+            )
         self._bound, self._code_of = bound, code_of
+        self._clock = "end" if bound.schema.intervals else "ts"
         self._leaves = [(leaf, layout_of(bound, leaf.sub_query)) for leaf in plan.leaves]
 
     def split(self, events: EventBatch, mine: Array | None = None) -> Iterator[tuple[PlanOperator, Batch]]:
@@ -30,7 +36,7 @@ class LeafSplitter:
             position = self._bound.query.position(alias)
             types = (ANY_TYPE,) if position.strict else position.types
             if types not in by_types:
-                by_types[types] = _Rows.of_types(events, types, mine)
+                by_types[types] = _Rows.of_types(events, types, mine, self._clock)
             batch = self._batch(alias, layout, by_types[types])
             if batch.length:
                 yield leaf, batch
@@ -48,6 +54,8 @@ class LeafSplitter:
     def _column(self, alias: str, name: str, rows: _Rows) -> Array:
         if name == "min_ts":
             return rows.read("ts")
+        if name == "max_ts":  # of events that last
+            return rows.read("end")
         attribute = name.partition(".")[2]
         if attribute == "id":
             return rows.identities()
@@ -67,19 +75,20 @@ class LeafSplitter:
 class _Rows:
     """Some rows of a batch of events; a column is gathered when it is first read."""
 
-    def __init__(self, events: EventBatch, places: Indices) -> None:
-        self.events, self.places = events, places
+    def __init__(self, events: EventBatch, places: Indices, clock: str) -> None:
+        self.events, self.places, self.clock = events, places, clock
         self._gathered: dict[str, Array] = {}
 
     @classmethod
-    def of_types(cls, events: EventBatch, types: tuple[str, ...], mine: Array | None) -> _Rows:
-        """The events of one of the types; each event is taken once, however many types there are."""
+    def of_types(cls, events: EventBatch, types: tuple[str, ...], mine: Array | None, clock: str) -> _Rows:
+        """The events of one of the types; each event is taken once, however many types there are. `clock` is the
+        attribute that events are ordered by."""
         if ANY_TYPE in types:
-            return cls(events, np.arange(len(events.ts)) if mine is None else np.flatnonzero(mine))
+            return cls(events, np.arange(len(events.ts)) if mine is None else np.flatnonzero(mine), clock)
         wanted = _of_types(events, types)
         if wanted is None:
-            return cls(events, np.empty(0, dtype=np.int64))
-        return cls(events, np.flatnonzero(wanted if mine is None else wanted & mine))
+            return cls(events, np.empty(0, dtype=np.int64), clock)
+        return cls(events, np.flatnonzero(wanted if mine is None else wanted & mine), clock)
 
     def is_of(self, types: tuple[str, ...]) -> Array:
         """1 for each event of one of the types, 0 for the others."""
@@ -88,11 +97,11 @@ class _Rows:
         return none if wanted is None else wanted.take(self.places).astype(np.int64)
 
     def where(self, mask: Array) -> _Rows:
-        return _Rows(self.events, self.places[mask])
+        return _Rows(self.events, self.places[mask], self.clock)
 
     def read(self, attribute: str) -> Array:
         if attribute not in self._gathered:
-            column = self.events.ts if attribute == "ts" else self.events.columns[attribute]
+            column = self.events.ts if attribute == self.clock else self.events.columns[attribute]
             self._gathered[attribute] = column.take(self.places)
         return self._gathered[attribute]
 

@@ -30,11 +30,15 @@ from shuffler.rows.strings import StringPool
 
 @dataclass(frozen=True, slots=True)
 class TraceColumns:
-    """What the user calls the columns that every trace has."""
+    """What the user calls the columns that every trace has.
+
+    With `end`, events last from `ts` to `end`; they are then known, and ordered, by their end.
+    """
 
     id: str = DEFAULT_ID
     ts: str = DEFAULT_TS
     type: str = DEFAULT_TYPE
+    end: str | None = None
 
     def __post_init__(self) -> None:
         if len({self.id, self.ts, self.type}) < 3:
@@ -42,11 +46,19 @@ class TraceColumns:
                 f"id, ts and type need a column each, got '{self.id}', '{self.ts}' and '{self.type}'; "
                 "name them with --id, --ts and --type"
             )
+        if self.end is not None and self.end in (self.id, self.ts, self.type):
+            raise TraceError(f"the end of events needs a column of its own, got '{self.end}'; name it with --end")
+
+    @property
+    def clock(self) -> str:
+        """The column that events are ordered by: when they are over."""
+        return self.ts if self.end is None else self.end
 
 
 @dataclass(frozen=True, slots=True)
 class EventBatch:
-    """Events in time order; arrays are read-only and of equal length.
+    """Events in time order; arrays are read-only and of equal length. `ts` is the time that they are ordered by, which
+    is the end of events that last; their start is then the attribute `ts` in `columns`.
 
     `ids` is the identity of each event, unique in the stream: its id if that is an integer, else its ordinal.
     `type_names[code]` is the type behind a type code. `columns` holds the attributes asked for, by name.
@@ -90,7 +102,7 @@ class EventFormat:
 
     def needed_columns(self, attributes: Collection[str]) -> list[str]:
         """The user's columns that must be read to have these attributes: time, id and type first."""
-        fixed = (self.columns.ts, self.columns.id, self.columns.type)
+        fixed = (self.columns.clock, self.columns.id, self.columns.type)
         return list(dict.fromkeys((*fixed, *(self.column_of[name] for name in attributes))))
 
 
@@ -107,7 +119,7 @@ class EventConverter:
     ) -> EventBatch:
         """The rows, which must not be none, with these attributes; what does not fit is refused with its place."""
         names = self._form.columns
-        ts = timestamps_us(rows.column(names.ts), names.ts, place)
+        ts = timestamps_us(rows.column(names.clock), names.clock, place)
         ids = identities(rows.column(names.id), names.id, place)
         if not isinstance(ids, np.ndarray):
             ids = np.arange(first_ordinal, first_ordinal + len(ts), dtype=np.int64)
@@ -115,8 +127,11 @@ class EventConverter:
         columns: dict[str, Values] = {}
         for name in attributes:
             column = self._form.column_of[name]
-            if column == names.ts:
+            if column == names.clock:
                 columns[name] = ts
+                continue
+            if column == names.ts:
+                columns[name] = _starts(rows.column(column), ts, names, place)
                 continue
             values, now_us = rows.column(column), int(ts[-1])
             columns[name] = attribute_values(
@@ -126,3 +141,15 @@ class EventConverter:
         for array in (ts, ids, codes, *columns.values()):
             array.flags.writeable = False
         return EventBatch(ts, ids, codes, self._types.names, first_ordinal, columns)
+
+
+def _starts(column: pa.Array, ends: Ints, names: TraceColumns, place: Place) -> Ints:
+    """The times at which events begin; none begins after its end."""
+    starts = timestamps_us(column, names.ts, place)
+    late = np.flatnonzero(starts > ends)
+    if len(late):
+        raise TraceError(
+            f"{place.source}: column '{names.end}', row {place.row(int(late[0]))}: the event ends before it begins "
+            f"('{names.ts}'); correct it, or name the columns the other way round with --ts and --end"
+        )
+    return starts

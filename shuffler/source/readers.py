@@ -208,7 +208,7 @@ class StreamReader(Reader):
             yield batch.select(wanted)
 
 
-def open_file(path: Path, *, ts: str, categorical: str) -> Reader:
+def open_file(path: Path, *, times: Sequence[str], categorical: str) -> Reader:
     """The reader for a file or a directory of Parquet files, by its suffix."""
     with _reading(path, "trace"):
         directory = path.is_dir()
@@ -228,7 +228,9 @@ def open_file(path: Path, *, ts: str, categorical: str) -> Reader:
         with _reading(path, "JSON lines"):
             table = pyarrow.json.read_json(path)
             _check_names(table.schema, str(path))
-            return TableReader(_with_times(table, ts), str(path))
+            for name in times:
+                table = _with_times(table, name)
+            return TableReader(table, str(path))
     known = ", ".join((*PARQUET_SUFFIXES, *CSV_SUFFIXES, *JSON_SUFFIXES))
     raise TraceError(f"{path}: unknown kind of trace; its name must end in one of {known}")
 

@@ -75,7 +75,7 @@ class TraceSource:
         self.row_count = None if found is None else found.row_count
         self.lateness = lateness
         self._reader, self._columns = reader, columns
-        self._arrivals = ArrivalBuffer(lateness, columns.ts)
+        self._arrivals = ArrivalBuffer(lateness, columns.clock)
         self._blocks: _Blocks = self._arriving_blocks if found is None else self._stored_blocks
         if found is not None and found.disorder is not None:
             if assume_sorted:
@@ -83,11 +83,13 @@ class TraceSource:
             self._blocks = self._sorted_blocks
             self.notices.append(f"timestamps were not in order: sorted {found.row_count:,} events")
         column_of = {name: name for name in reader.schema.names} | {"id": columns.id, "ts": columns.ts}
-        for name in ("id", "ts"):
+        if columns.end is not None:
+            column_of["end"] = columns.end
+        for name in ("id", "ts", *(() if columns.end is None else ("end",))):
             if name in reader.schema.names and column_of[name] != name:
                 self.notices.append(f"'{name}' means column '{column_of[name]}'; column '{name}' is not used")
         schema = _schema_of(reader, columns, column_of, found, nan_as_null=nan_as_null)
-        id_type, ts_type = (reader.schema.field(name).type for name in (columns.id, columns.ts))
+        id_type, ts_type = (reader.schema.field(name).type for name in (columns.id, columns.clock))
         self.format = EventFormat(columns, column_of, schema, id_type, ts_type, nan_as_null=nan_as_null)
         self._converter = EventConverter(self.format)
         self._times_us = (0, 0)
@@ -135,9 +137,9 @@ class TraceSource:
         return self._times_us[1] - self._times_us[0]
 
     def _ends_of(self, block: Block) -> tuple[int, int]:
-        column = block.rows.column(self._columns.ts)
+        column = block.rows.column(self._columns.clock)
         ends = (column.slice(0, 1), column.slice(len(column) - 1, 1))
-        first, last = (timestamps_us(end, self._columns.ts, block.place) for end in ends)
+        first, last = (timestamps_us(end, self._columns.clock, block.place) for end in ends)
         return int(first[0]), int(last[0])
 
     @property
@@ -190,7 +192,9 @@ class TraceSource:
         blocks = list(self._stored_blocks(wanted, rows))
         numbers = np.concatenate([block.place.numbers(block.rows.num_rows) for block in blocks])
         table = pa.Table.from_batches([block.rows for block in blocks]).unify_dictionaries().combine_chunks()
-        parts = [timestamps_us(chunk, self._columns.ts, Place(self._reader.name)) for chunk in table.column(0).chunks]
+        parts = [
+            timestamps_us(chunk, self._columns.clock, Place(self._reader.name)) for chunk in table.column(0).chunks
+        ]
         order: Ints = np.argsort(np.concatenate(parts), kind="stable")
         for start in range(0, len(order), rows):
             some = order[start : start + rows]
@@ -204,7 +208,7 @@ class TraceSource:
             ids.see(identities(block.rows.column(names.id), names.id, block.place))
             if not ids.increasing:
                 block = Block(*self.dead_letters.sift(block.rows, block.place, self._check_unique))
-            ts = timestamps_us(block.rows.column(names.ts), names.ts, block.place)
+            ts = timestamps_us(block.rows.column(names.clock), names.clock, block.place)
             leaving = self._arrivals.arrive(block.rows, ts, block.place)
             yield from self._cut(leaving, rows)
         if self._arrivals.notice is not None:
@@ -228,13 +232,13 @@ def _schema_of(
     attributes: dict[str, Column] = {}
     for name, column in column_of.items():
         kind = kind_of(reader.schema.field(column).type)
-        if column == columns.ts:
+        if column in (columns.ts, columns.end):
             attributes[name] = Column(Kind.INT)
         elif kind is not None:
             required = column in (columns.id, columns.type)
             may_miss = column in reader.nullable or (kind is Kind.FLOAT and nan_as_null)
             attributes[name] = Column(kind, nullable=may_miss and not required)
-    return Schema(attributes, None if found is None else found.event_types)
+    return Schema(attributes, None if found is None else found.event_types, columns.end is not None)
 
 
 def open_trace(
@@ -272,7 +276,7 @@ def open_trace(
 
 def _reader_of(events: Events, columns: TraceColumns) -> Reader:
     if isinstance(events, str | Path):
-        return open_file(Path(events), ts=columns.ts, categorical=columns.type)
+        return open_file(Path(events), times=(columns.ts, columns.clock), categorical=columns.type)
     if isinstance(events, pa.RecordBatch):
         return TableReader(pa.Table.from_batches([events]))
     if isinstance(events, list | tuple) and events and all(isinstance(batch, pa.RecordBatch) for batch in events):
@@ -287,7 +291,8 @@ def _reader_of(events: Events, columns: TraceColumns) -> Reader:
 def _check_columns(reader: Reader, columns: TraceColumns) -> None:
     """The three columns that every trace has are there, and no name stands for two."""
     names = reader.schema.names
-    for role, name in (("id", columns.id), ("ts", columns.ts), ("type", columns.type)):
+    roles = {"id": columns.id, "ts": columns.ts, "type": columns.type}
+    for role, name in (roles if columns.end is None else roles | {"end": columns.end}).items():
         if name in reader.unreadable:
             raise TraceError(f"{reader.name}: column '{name}': {reader.unreadable[name]}")
         if name not in names:

@@ -33,9 +33,15 @@ def run(
     plan: Plan | None = None,
     batch_size: int | None = None,
     interleaving: Random | None = None,
+    end: str | None = None,
 ) -> Any:
     return decopa.run_detailed(
-        query, table_of(events, ATTRIBUTES), plan=plan, batch_size=batch_size, interleaving=interleaving
+        query,
+        table_of(events, ATTRIBUTES | ({} if end is None else {end: int})),
+        plan=plan,
+        batch_size=batch_size,
+        interleaving=interleaving,
+        columns=decopa.TraceColumns(end=end),
     ).matches
 
 

@@ -23,8 +23,10 @@ from tests.support.plans import plans
 from tests.support.strategies import streams
 
 
-def check(data: st.DataObject, query: Query, max_events: int = 12) -> None:
+def check(data: st.DataObject, query: Query, max_events: int = 12, *, lasting: bool = False) -> None:
     events = data.draw(streams(query, max_events=max_events))
+    if lasting:
+        events = [{**event, "end": event["ts"] + data.draw(st.sampled_from((0, 0, 1, 2, 5)))} for event in events]
     plan = data.draw(plans(query))
     batch_size = data.draw(st.sampled_from((1, 2, 3, 5, None)))
     seed = data.draw(st.one_of(st.none(), st.integers(0, 2**16)))
@@ -32,7 +34,12 @@ def check(data: st.DataObject, query: Query, max_events: int = 12) -> None:
     check_structure(plan)
     with interpreted(), poisoned_memory():
         result = run(
-            query, events, plan=plan, batch_size=batch_size, interleaving=None if seed is None else Random(seed)
+            query,
+            events,
+            plan=plan,
+            batch_size=batch_size,
+            interleaving=None if seed is None else Random(seed),
+            end="end" if lasting else None,
         )
     expected = brute_force(query, events)
     assert sorted(map(canonical, matches_of(query, result))) == list(map(canonical, expected))
@@ -50,6 +57,14 @@ def test_every_accepted_plan_of_a_chain_finds_exactly_its_matches(data: st.DataO
 @given(st.data())
 def test_chains_inside_other_patterns_find_exactly_their_matches(data: st.DataObject) -> None:
     check(data, data.draw(chains_in_patterns()), max_events=10)
+
+
+@settings(max_examples=examples(150))
+@given(st.data())
+def test_events_that_last_find_exactly_their_matches(data: st.DataObject) -> None:
+    query = data.draw(st.one_of(plain_chains(), chains_in_patterns()))
+    if not query.kleene_aliases:
+        check(data, query, max_events=10, lasting=True)
 
 
 @settings(max_examples=examples(100))
