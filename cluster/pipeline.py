@@ -34,7 +34,7 @@ class Pipeline:
         self._plan, self._limits = plan, limits
         code_of, routing = source.strings.pin, RoutingTable(plan)
         self.sink = MatchSink(bound, layout_of(bound, plan.root.sub_query), source.format, source.strings)
-        self._feeder = LeafFeeder(plan, bound, code_of, routing=routing)
+        self._feeder = LeafFeeder(plan, bound, source.strings, routing=routing)
         self._groups = [
             UnitGroup(
                 plan,

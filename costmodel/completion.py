@@ -41,6 +41,29 @@ class ChainRate:
         return clamped(self.head.log_at(log_scaling) + reached + self.log_decided)
 
 
+@dataclass(frozen=True, slots=True)
+class RunRate:
+    """Runs of ITER per window: one for each start and each member that it reaches within the window.
+
+    `log_pair` is the share of neighbours that pass the conditions between them, `log_member` that of runs which fit the
+    rest of the match.
+    """
+
+    alias: str
+    log_events: float
+    log_member: float = 0.0
+    log_pair: float = 0.0
+
+    def log_at(self, log_scaling: float = 0.0) -> float:
+        log_events = self.log_events + log_scaling
+        events, share = value_of(log_events), value_of(self.log_pair)
+        if share >= 1 - 1e-12:
+            longer = events
+        else:
+            longer = share / (1 - share) * -math.expm1(-events * (1 - share))
+        return clamped(log_events + math.log1p(longer) + self.log_member)
+
+
 def log_completion(log_rates: Sequence[float]) -> float:
     """The logarithm of `completion` for rates given as logarithms."""
     rates = [value_of(one) for one in log_rates]

@@ -41,7 +41,17 @@ from decopa.query.analysis import Position
 from decopa.query.binding import BoundQuery, bind
 from decopa.query.names import duration_text
 from decopa.query.pattern import ANY_TYPE
-from decopa.query.predicate import Attr, Compare, Node, Predicate, aliases_of, attributes, is_self_pair, rewrite
+from decopa.query.predicate import (
+    Attr,
+    Compare,
+    Node,
+    Predicate,
+    aliases_of,
+    attributes,
+    compares_neighbours,
+    is_self_pair,
+    rewrite,
+)
 from decopa.query.query import Query
 
 #: Pairs that are looked at for one selectivity: a share of 1 % is then known to 5 % (one standard error).
@@ -221,12 +231,23 @@ class Estimator:
 
 def _conditions_between(branch: Query, one: str, other: str) -> Iterator[Predicate]:
     """The conditions on a pair of aliases, or between members of one KL alias, on the sides of a pair."""
-    for predicate in branch.where if one == other else ():
+    for predicate in branch.conditions if one == other else ():
+        if compares_neighbours(predicate) and aliases_of(predicate) == {one}:
+            yield _neighbours(predicate)
         if isinstance(predicate, Compare) and is_self_pair(predicate, one):
             left, right = _renamed(predicate.left, {one: _FIRST}), _renamed(predicate.right, {one: _SECOND})
             yield Compare(predicate.op, left, right)  # type: ignore[arg-type]
     for predicate in pair_conditions(branch, one, other) if one != other else ():
         yield _renamed(predicate, {one: _FIRST, other: _SECOND})  # type: ignore[misc]
+
+
+def _neighbours(condition: Predicate) -> Predicate:
+    """PREV on the first side of a pair, the rest on the second."""
+
+    def change(node: Node) -> Node | None:
+        return Attr(_FIRST if node.previous else _SECOND, node.name) if isinstance(node, Attr) else None
+
+    return rewrite(condition, change)  # type: ignore[return-value]
 
 
 def _renamed(node: Node, names: Mapping[str, str]) -> Node:

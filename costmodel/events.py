@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,14 @@ class EventColumns:
 
     def code_of(self, text: str) -> int:
         return self.codes.get(text, UNSEEN)
+
+    @cached_property
+    def _texts(self) -> dict[int, str]:
+        return {code: text for text, code in self.codes.items()}
+
+    def texts_of(self, codes: Array) -> list[str | None]:
+        """The strings behind codes; None for missing ones."""
+        return [self._texts.get(code) for code in codes.tolist()]
 
     @classmethod
     def from_table(

@@ -13,7 +13,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from costmodel.completion import ChainRate, Rate
+from costmodel.completion import ChainRate, Rate, RunRate
 from costmodel.kleene import KleenePairs, log_empty_group, log_groups, mean_size
 from costmodel.logarithms import clamped, log_of, log_sum, value_of
 from costmodel.statistics import Pair, Statistics, connected_pairs, deciding_alone, neighbouring_positions, pair_of
@@ -87,7 +87,7 @@ class RateFormula:
 
     log_rest: float
     positions: int = 1
-    groups: tuple[KleeneGroup | ChainRate, ...] = ()
+    groups: tuple[KleeneGroup | ChainRate | RunRate, ...] = ()
 
     def log_at(self, log_scaling: float = 0.0) -> float:
         """The logarithm of the matches per window at the scaling factor with this logarithm."""
@@ -275,12 +275,14 @@ class QueryRates:
             total += value if joins or value < 0 else 0.0
         return total
 
-    def _group(self, alias: str, plain: list[str], kleene: list[str], pattern: Pattern) -> KleeneGroup:
+    def _group(self, alias: str, plain: list[str], kleene: list[str], pattern: Pattern) -> KleeneGroup | RunRate:
         # Two KL positions: i times j pairs must fit, which no product of two sums expresses. The printed formula
         # counts their selectivity in both sums; here it counts in that of the more frequent one, once per member.
         partners = plain + [other for other in kleene if self._frequency(other) < self._frequency(alias)]
         log_member = sum(self._log_selectivities[pair_of(alias, other)] for other in partners)
         log_pair = self._log_selectivities[pair_of(alias, alias)]
+        if alias in self.query.run_aliases:
+            return RunRate(alias, self._log_rates[alias], clamped(log_member), log_pair)
         return KleeneGroup(self._log_rates[alias], clamped(log_member), log_pair, self.model, alias, pattern)
 
     def _frequency(self, alias: str) -> tuple[float, str]:

@@ -19,7 +19,7 @@ from decopa.language.text.parser import parse
 from decopa.query.analysis import Position
 from decopa.query.names import duration_text
 from decopa.query.pattern import ANY_TYPE, And, EventRef, Pattern, Seq
-from decopa.query.predicate import Predicate, aliases_of, is_self_pair
+from decopa.query.predicate import Predicate, aliases_of, is_between_members
 from decopa.query.query import MAX_WINDOW_US, Query
 
 #: More events in one window than this are a mistake in the unit.
@@ -189,10 +189,11 @@ class Statistics:
 
     def _rate_of(self, event_type: str) -> float:
         rate = self.rates.get(event_type)
+        if rate is None and event_type == ANY_TYPE:  # not measured, so at least that of the types that are known
+            return sum(self.rates.values())
         if rate is None:
-            what = "all events together, '*'," if event_type == ANY_TYPE else f"event type '{event_type}'"
             raise StatisticsError(
-                f"no rate for {what} in {self.name}"
+                f"no rate for event type '{event_type}' in {self.name}"
                 f"{did_you_mean(event_type, self.rates)}; {_MEASURE} or add its events per window"
             )
         return rate
@@ -282,7 +283,7 @@ def connected_pairs(query: Query) -> frozenset[Pair]:
         named = sorted(aliases_of(predicate))
         if len(named) == 2:
             pairs.add(pair_of(*named))
-        elif len(named) == 1 and named[0] in query.kleene_aliases and is_self_pair(predicate, named[0]):
+        elif len(named) == 1 and named[0] in query.kleene_aliases and is_between_members(predicate, named[0]):
             pairs.add(pair_of(named[0], named[0]))
     for alias in deciding_alone(query):
         pairs.add(pair_of(alias, alias))

@@ -17,11 +17,11 @@ from actors.columnar.output import BLOCK, CHUNK, Counters, OutputBlocks
 from actors.columnar.pair_writer import Side
 from actors.columnar.store import Store
 from actors.operators.base import OperatorSpec
-from actors.operators.closure_source import closure_source
+from actors.operators.closure_source import GroupShape, MemberChecks, closure_source
 from decopa.planning.subquery import SubQuery
-from decopa.query.binding import BoundQuery
+from decopa.query.binding import BoundQuery, MemberConditions
 from decopa.query.kernel import HELPERS, ConditionWriter, Constants
-from decopa.query.predicate import Attr, Compare
+from decopa.query.predicate import Attr, Compare, Node, Predicate, rewrite
 from shuffler.routing.table import NOTHING_YET, identity_columns
 from shuffler.rows.batch import Array, Batch, Indices, key_of, length_of, start_of
 from shuffler.rows.hashing import hash_groups
@@ -148,7 +148,7 @@ class Closure:
         kernel, alias = self._kernel, self.alias
         deepest = int(np.max(np.diff(offsets)))
         state = np.zeros(3, dtype=np.int64)  # family, members chosen, next candidate
-        stacks = np.empty((4, deepest + 1), dtype=np.int64)
+        stacks = np.empty((5, deepest + 1), dtype=np.int64)
         inputs = [rows.columns["min_ts"], rows.columns[self.layout.place("max_ts")], marks, fresh]
         inputs += [rows.columns[name] for name in kernel.columns]
         inputs += self._constants
@@ -188,6 +188,12 @@ class _ClosureKernel:
 
         writer = ConditionWriter(read, lambda attr: bound.column(Attr(alias, attr.name)), self.constants)
         checks = [writer.condition(_between_members(pair)) for pair in bound.self_pairs.get(alias, ())]
+        single = bound.members.get(alias, MemberConditions())
+        skips, decides, alone = (
+            " & ".join(writer.condition(_neighbours(one)) for one in conditions)
+            for conditions in (single.skips, single.decides, single.alone)
+        )
+        position = bound.query.position(alias)
         special = {
             "min_ts": "low",
             "max_ts": "high",
@@ -210,13 +216,23 @@ class _ClosureKernel:
             len(closed),
             len(self.columns),
             self.constants.loading,
-            " & ".join(checks),
+            MemberChecks(" & ".join(checks), skips, decides, alone),
+            GroupShape(position.least, position.most, position.runs),
             [source for _, source in self.outputs],
             [source for _, source in self.members],
         )
 
     def load(self) -> ModuleType:
         return jit.load(self.source, helpers=HELPERS)
+
+
+def _neighbours(condition: Predicate) -> Predicate:
+    """The condition with PREV read from the member before, `one`, and the rest from the member at hand, `other`."""
+
+    def change(node: Node) -> Node | None:
+        return Attr("one" if node.previous else "other", node.name) if isinstance(node, Attr) else None
+
+    return rewrite(condition, change)  # type: ignore[return-value]
 
 
 def _between_members(pair: Compare) -> Compare:

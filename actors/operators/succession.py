@@ -13,6 +13,7 @@ import numpy as np
 from actors.columnar import jit
 from actors.columnar.output import BLOCK, CHUNK, Counters, OutputBlocks
 from actors.columnar.pair_writer import PairWriter, Side
+from actors.operators.arrivals import Arrivals, in_time_order
 from actors.operators.base import LogicState, OperatorSpec
 from actors.operators.join import write_outputs
 from actors.operators.pairing import Pairing, equality_columns
@@ -42,7 +43,7 @@ class SuccessionLogic:
         self._left_side = step.left
         inputs = [Side.of(bound, source.sub_query) for source in spec.plan.inputs(spec.operator)]
         left, right = inputs[step.left], inputs[1 - step.left]
-        self._left, self._right = _Arrivals(left.layout), _Arrivals(right.layout)
+        self._left, self._right = Arrivals(left.layout), Arrivals(right.layout)
         output = Side.of(bound, spec.operator.sub_query).layout
         self._groups = output.groups
         self._kernel = _SuccessionKernel(spec, left, right, step.chosen, output)
@@ -87,10 +88,10 @@ class SuccessionLogic:
     def _advance(self, complete_us: int) -> Iterator[Batch]:
         """Decides what rows that end before `complete_us` decide."""
         arrived, candidates = self._left.take_before(complete_us), self._right.take_before(complete_us)
-        left = _in_time_order(arrived if not self._waiting.length else joined([self._waiting, arrived]), self._left.end)
+        left = in_time_order(arrived if not self._waiting.length else joined([self._waiting, arrived]), self._left.end)
         open_rows = np.ones(left.length, dtype=np.bool_)
         if left.length and candidates.length:
-            candidates = _in_time_order(candidates, self._right.end, self._kernel.chosen_end)
+            candidates = in_time_order(candidates, self._right.end, self._kernel.chosen_end)
             heaps = {alias: left.heaps[alias] for alias in self._groups}
             for rows, columns in self._kernel.matches(left, candidates, open_rows, self.counters):
                 yield Batch(rows, columns, heaps)
@@ -99,66 +100,6 @@ class SuccessionLogic:
         else:
             open_rows &= left.columns["min_ts"] >= complete_us - self.window_us
         self._waiting = left if bool(open_rows.all()) else joined([left.take(np.flatnonzero(open_rows))])
-
-
-class _Arrivals:
-    """Rows of one input, in the batches they came in, until both inputs are complete up to them."""
-
-    def __init__(self, layout: Layout) -> None:
-        self.end = layout.place("max_ts")
-        self.empty = layout.empty()
-        self._names = tuple(layout.columns)
-        self.batches: list[Batch] = []
-        self.rows = 0
-
-    @property
-    def nbytes(self) -> int:
-        return sum(batch.nbytes for batch in self.batches)
-
-    def add(self, batch: Batch) -> None:
-        if batch.length:
-            # A copy: whoever made the batch may use its memory again.
-            columns = {name: np.array(batch.columns[name]) for name in self._names}
-            self.batches.append(Batch(batch.length, columns, batch.heaps))
-            self.rows += batch.length
-
-    def take_before(self, time_us: int) -> Batch:
-        """Removes and returns the rows that end before a time."""
-        ready, later = [], []
-        for batch in self.batches:
-            ends = batch.columns[self.end]
-            before = ends < time_us
-            count = int(np.count_nonzero(before))
-            if count == batch.length:
-                ready.append(batch)
-            elif not count:
-                later.append(batch)
-            elif bool(before[:count].all()):  # as a rule they come in order, so that both parts are slices
-                ready.append(_sliced(batch, 0, count))
-                later.append(_sliced(batch, count, batch.length))
-            else:
-                ready.append(batch.take(np.flatnonzero(before)))
-                later.append(batch.take(np.flatnonzero(~before)))
-        self.batches, self.rows = later, sum(batch.length for batch in later)
-        if len(ready) == 1:
-            return ready[0]
-        return joined(ready) if ready else self.empty
-
-
-def _sliced(batch: Batch, start: int, stop: int) -> Batch:
-    return Batch(stop - start, {name: column[start:stop] for name, column in batch.columns.items()}, batch.heaps)
-
-
-def _in_time_order(batch: Batch, end: str, chosen_end: str = "min_ts") -> Batch:
-    """The rows by end, ties by the end and then the beginning of their first event: the order in which successors are
-    looked for."""
-    ends = batch.columns[end]
-    if end == "min_ts":
-        ordered = bool((ends[1:] >= ends[:-1]).all())
-        return batch if ordered else batch.take(np.argsort(ends, kind="stable"))
-    if bool((ends[1:] > ends[:-1]).all()):
-        return batch
-    return batch.take(np.lexsort((batch.columns["min_ts"], batch.columns[chosen_end], ends)))
 
 
 class _SuccessionKernel:

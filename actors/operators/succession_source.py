@@ -49,8 +49,8 @@ def _block(lines: list[str], depth: int) -> str:
 # the list. A row whose window has passed goes as well. Of a key, rows whose first event ends earlier end no later, so
 # the first one in order of time that begins after a waiting row is its successor.
 _SUCCEED = """@jit
-def succeed(places, room, window, l_begin, l_end, l_hash, r_begin, r_chosen, r_end, r_hash, head, link, met_end, met_begin,
-            waits, <columns>):
+def succeed(places, room, window, l_begin, l_end, l_hash, r_begin, r_chosen, r_end, r_hash, head, link, met_end,
+            met_begin, waits, <columns>):
     <constants>
     mask = head.shape[0] - 1
     keyed = mask > 0

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, TypeAlias
 
@@ -27,7 +28,9 @@ from decopa.query.predicate import (
     Call,
     Compare,
     Expr,
+    Like,
     Literal,
+    Missing,
     Negated,
     Negative,
     Predicate,
@@ -78,6 +81,20 @@ class Value:
     def isin(self, values: Iterable[Constant]) -> Condition:
         """`a.x IN (1, 2)`."""
         return Condition(Among(self.expression, tuple(_literal(value) for value in values)))
+
+    def is_null(self) -> Condition:
+        """`a.x IS NULL`; `~a.x.is_null()` is IS NOT NULL."""
+        return Condition(Missing(self.expression))
+
+    def between(self, low: Operand, high: Operand) -> Condition:
+        """`a.x BETWEEN 1 AND 2`, both ends included."""
+        return (self >= low) & (self <= high)
+
+    def like(self, pattern: str, *, any_case: bool = False) -> Condition:
+        """`a.s LIKE 'x%'`; with `any_case` `lower(a.s) LIKE ...`."""
+        if not isinstance(self.expression, Attr):
+            raise QueryError(f"LIKE takes a text attribute, as in a.name.like('x%'), got {self.expression}")
+        return Condition(Like(self.expression, pattern, any_case))
 
     def __lt__(self, other: Operand) -> Condition:
         return self._compare("<", other)
@@ -212,9 +229,14 @@ def or_(*children: PatternLike) -> Or:
     return Or(_patterns(children))
 
 
-def kleene(child: Event) -> Kleene:
-    """KL(A a): one or more."""
-    return Kleene(_pattern(child))  # type: ignore[arg-type]  # Kleene itself refuses anything else, with a hint
+def kleene(child: Event, least: int = 1, most: int | None = None) -> Kleene:
+    """KL(A a): one or more; KL(A a){2,5} with `least` and `most`."""
+    return Kleene(_pattern(child), least, most)  # type: ignore[arg-type]  # Kleene itself refuses anything else
+
+
+def iterate(child: Event, least: int = 1, most: int | None = None) -> Kleene:
+    """ITER(A a): runs of neighbours."""
+    return Kleene(_pattern(child), least, most, runs=True)  # type: ignore[arg-type]
 
 
 def not_(child: PatternLike) -> Not:
@@ -252,6 +274,18 @@ def min_(*values: Operand) -> Value:
 
 def max_(*values: Operand) -> Value:
     return _call("max", *values)
+
+
+def call(function: str, *arguments: Operand) -> Value:
+    """Any function of the language by its name, as in call("floor", a.x) or call("hour", a.ts)."""
+    return _call(function, *arguments)
+
+
+def prev(value: Value) -> Value:
+    """PREV(b.x): the attribute of the member before, in a group."""
+    if not isinstance(value, Value) or not isinstance(value.expression, Attr):
+        raise QueryError(f"prev takes an attribute, as in prev(b.x), got {value!r}")
+    return Value(replace(value.expression, previous=True))
 
 
 def forall(events: Sequence[Event], condition: Callable[[Event, Event], Condition | Value]) -> Condition:

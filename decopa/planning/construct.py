@@ -52,7 +52,7 @@ def construct(
 
     Without `search` the dynamic program alone decides, which is quicker and rarely worse.
     """
-    if space.query.chains:
+    if space.query.chosen_in_order:
         return assign_units(space, cheapest_split(space, capacity), units, capacity, reading)
     best: Assignment | None = None
     for skeleton in skeletons(space):

@@ -53,13 +53,17 @@ class _Builder:
         order = [alias for alias in self.order if alias in aliases]
         whole = {min(one.aliases, key=order.index): one for one in inner}
         single = aliases.difference(*(one.aliases for one in inner)) if inner else aliases
-        plain = [a for a in order if a in whole or (a in single and a not in self.query.kleene_aliases)]
-        groups = [a for a in order if a in single and a in self.query.kleene_aliases]
+        late = self.query.kleene_aliases - self.query.run_aliases
+        plain = [a for a in order if a in whole or (a in single and a not in late)]
+        groups = [a for a in order if a in single and a in late]
         # Without a plain position the first KL position starts as single events and is closed at the end.
         first, unary = (plain.pop(0), None) if plain else (groups[0], groups.pop(0))
 
         def input_for(alias: str) -> PlanOperator:
-            return self.chain_plan(whole[alias], pending) if alias in whole else self.leaf(alias)
+            if alias in whole:
+                return self.chain_plan(whole[alias], pending)
+            leaf = self.leaf(alias)
+            return self.add(_closing(leaf.sub_query, alias), leaf) if alias in self.query.run_aliases else leaf
 
         done = self.decided(input_for(first), pending)
         for alias in plain:

@@ -62,7 +62,7 @@ class SplitSpace:
 
     def steps(self, sub_query: SubQuery) -> Iterator[Step]:
         """Every way to match a sub-query from smaller ones; none for a leaf."""
-        if not self.query.chains:
+        if not self.query.chosen_in_order:
             yield from self._steps(sub_query)
             return
         chain = own_chain(self.query, sub_query)

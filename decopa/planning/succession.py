@@ -102,6 +102,14 @@ def problems(query: Query, sub_query: SubQuery, inputs: Sequence[SubQuery]) -> I
             return
         yield from _filters_inside(query, torn, run)
     formed = sub_query.closed.difference(*(one.closed for one in inputs)) if inputs else frozenset()
+    open_runs = (positive & query.run_aliases) - sub_query.closed
+    if len(sub_query.aliases) > 1 and (open_runs or formed & query.run_aliases):
+        alias = min(open_runs or formed & query.run_aliases)
+        yield (
+            "runs-first",
+            f"'{alias}' is joined with other events before its runs are formed; what a run is depends on its own "
+            "events alone, so form the runs first",
+        )
     for chain in query.chains:
         if formed & chain.head and positive & set(chain.positions):
             yield (

@@ -33,6 +33,7 @@ class Position:
     """One leaf of the pattern. `scope` numbers the NOTs it lies under, outermost first; () is a positive position.
 
     An event at it is of one of `types`. `strict` says that events of every type are candidates for it (see STRICT).
+    `least`, `most` and `runs` are those of its group (see `Kleene`).
     """
 
     alias: str
@@ -41,6 +42,9 @@ class Position:
     scope: Scope
     others: tuple[str, ...] = ()
     strict: bool = False
+    least: int = 1
+    most: int | None = None
+    runs: bool = False
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -128,7 +132,9 @@ class _Walk:
                 return frozenset({node.alias})
             case Kleene():
                 leaf = node.child
-                self.positions.append(Position(leaf.alias, leaf.type, True, scope, leaf.others))
+                self.positions.append(
+                    Position(leaf.alias, leaf.type, True, scope, leaf.others, False, node.least, node.most, node.runs)
+                )
                 return frozenset({leaf.alias})
             case Not():
                 raise QueryError(f"{node} stands alone; put NOT inside SEQ, as in SEQ(A a, NOT(B b), C c)")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from decopa.errors import QueryError, did_you_mean
@@ -21,12 +21,14 @@ from decopa.query.predicate import (
     Call,
     Compare,
     Expr,
+    Like,
     Literal,
     Negative,
     Node,
     Predicate,
     aliases_of,
     attributes,
+    compares_neighbours,
     is_self_pair,
     rewrite,
 )
@@ -42,7 +44,8 @@ class Derived:
     """A column that a leaf computes from the event's own attributes.
 
     `axis` 0, 1 or 2 makes it a coordinate of the unit vector at (latitude, longitude) = `inputs`; `types` makes it
-    whether the event is of one of them; otherwise it is the single expression in `inputs`.
+    whether the event is of one of them, `like` whether its text is like that; otherwise it is the single expression
+    in `inputs`.
     """
 
     name: str
@@ -50,6 +53,13 @@ class Derived:
     column: Column
     axis: int | None = None
     types: tuple[str, ...] = ()
+    like: Like | None = None
+
+    @property
+    def attributes(self) -> frozenset[str]:
+        """The attributes that it is computed from."""
+        parts: tuple[Node, ...] = self.inputs if self.like is None else (self.like,)
+        return frozenset(attr.name for part in parts for attr in attributes(part))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +85,20 @@ class Condition:
         return self.aliases <= aliases and len(aliases) > 1
 
 
+@dataclass(frozen=True, slots=True)
+class MemberConditions:
+    """What a group's members fulfil one by one: `skips` say which events of a run are candidates after another,
+    `decides` must hold between neighbours, and `alone` for each member of a run by itself."""
+
+    skips: tuple[Predicate, ...] = ()
+    decides: tuple[Predicate, ...] = ()
+    alone: tuple[Predicate, ...] = ()
+
+    @property
+    def all(self) -> tuple[Predicate, ...]:
+        return (*self.skips, *self.decides, *self.alone)
+
+
 @dataclass(frozen=True)
 class BoundQuery:
     """An OR-free query that is ready to run on events of `schema`."""
@@ -85,6 +109,7 @@ class BoundQuery:
     derived: Mapping[str, tuple[Derived, ...]]
     conditions: tuple[Condition, ...]
     self_pairs: Mapping[str, tuple[Compare, ...]]
+    members: Mapping[str, MemberConditions] = field(default_factory=dict)
 
     @cached_property
     def _derived_columns(self) -> dict[tuple[str, str], Column]:
@@ -99,9 +124,9 @@ class BoundQuery:
     def source_attributes(self) -> frozenset[str]:
         """The attributes that have to be read from the trace at all."""
         used = {attr.name for predicates in self.filters.values() for p in predicates for attr in attributes(p)}
-        used |= {attr.name for columns in self.derived.values() for d in columns for e in d.inputs
-                 for attr in attributes(e)}  # fmt: skip
-        pairs = [pair for compares in self.self_pairs.values() for pair in compares]
+        used |= {name for columns in self.derived.values() for derived in columns for name in derived.attributes}
+        pairs: list[Predicate] = [pair for compares in self.self_pairs.values() for pair in compares]
+        pairs += [one for members in self.members.values() for one in members.all]
         for predicate in [condition.predicate for condition in self.conditions] + pairs:
             used |= {attr.name for attr in attributes(predicate)
                      if (attr.alias, attr.name) not in self._derived_columns}  # fmt: skip
@@ -122,8 +147,14 @@ def bind(query: Query, schema: Schema) -> BoundQuery:
     filters: dict[str, list[Predicate]] = {}
     conditions: list[Condition] = []
     self_pairs: dict[str, list[Compare]] = {}
+    members: dict[str, MemberConditions] = {}
     for predicate in query.skips:
         check_predicate(predicate, binder.column_of)
+        if compares_neighbours(predicate):
+            (alias,) = aliases_of(predicate)
+            known = members.get(alias, MemberConditions())
+            members[alias] = replace(known, skips=(*known.skips, predicate))
+            continue
         named, alias = aliases_of(predicate), query.skipping_alias(predicate)
         if len(named) == 1:
             filters.setdefault(alias, []).append(predicate)
@@ -136,7 +167,12 @@ def bind(query: Query, schema: Schema) -> BoundQuery:
         check_predicate(predicate, binder.column_of)
         named = aliases_of(predicate)
         alias = min(named)
-        if len(named) > 1 or alias in query.followers:
+        known = members.get(alias, MemberConditions())
+        if compares_neighbours(predicate):
+            members[alias] = replace(known, decides=(*known.decides, predicate))
+        elif len(named) == 1 and alias in query.run_aliases and not is_self_pair(predicate, alias):
+            members[alias] = replace(known, alone=(*known.alone, binder.lower(predicate)))
+        elif len(named) > 1 or alias in query.followers:
             # As a leaf filter, a condition on an event that follows in a NEXT would skip it instead of deciding.
             conditions.append(Condition(binder.lower(predicate), named))
         elif alias in query.kleene_aliases and is_self_pair(predicate, alias):
@@ -156,6 +192,7 @@ def bind(query: Query, schema: Schema) -> BoundQuery:
         {alias: tuple(parts) for alias, parts in binder.derived.items()},
         tuple(conditions),
         {alias: tuple(parts) for alias, parts in self_pairs.items()},
+        members,
     )
 
 
@@ -198,7 +235,10 @@ class _Binder:
         return Compare(predicate.op, left, right)  # type: ignore[arg-type]
 
     def _hoist(self, node: Node) -> Node | None:
-        """A derived column for a compound expression over one alias."""
+        """A derived column for a compound expression over one alias, and for a look at a text."""
+        if isinstance(node, Like):
+            looked_at = self._derive(node.operand.alias, (), Column(Kind.BOOL), like=node)
+            return Compare("=", looked_at, Literal(True))
         if not isinstance(node, Arithmetic | Call | Negative):
             return None
         named = aliases_of(node)
@@ -258,12 +298,13 @@ class _Binder:
         column: Column,
         axis: int | None = None,
         types: tuple[str, ...] = (),
+        like: Like | None = None,
     ) -> Attr:
         columns = self.derived.setdefault(alias, [])
         for one in columns:
-            if (one.inputs, one.axis, one.types) == (inputs, axis, types):
+            if (one.inputs, one.axis, one.types, one.like) == (inputs, axis, types, like):
                 return Attr(alias, one.name)
-        columns.append(Derived(f"${len(columns)}", inputs, column, axis, types))
+        columns.append(Derived(f"${len(columns)}", inputs, column, axis, types, like))
         return Attr(alias, columns[-1].name)
 
 

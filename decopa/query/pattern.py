@@ -150,16 +150,40 @@ class Or:
 
 @dataclass(frozen=True, slots=True)
 class Kleene:
-    """KL(A a): one or more A events; exactly one event type below it (3.1)."""
+    """KL(A a): a group of one or more A events; exactly one event below it (3.1).
+
+    `least` and `most` bound its size, as in KL(A a){2,5} and KL(A a){3,}. With `runs` (written ITER) a group is a run:
+    each member is the next A after the one before, in the sense of NEXT.
+    """
 
     child: EventRef
+    least: int = 1
+    most: int | None = None
+    runs: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.child, EventRef):
-            raise QueryError(f"KL takes one event type, got {self.child}; write it as in SEQ(KL(A a), B b)")
+            raise QueryError(
+                f"{self.name} takes one event type, got {self.child}; write it as in SEQ({self.name}(A a), B b)"
+            )
+        if self.least < 1:
+            raise QueryError(
+                f"{self} may be empty; a group has at least one member, so write {{1,...}} or leave it out"
+            )
+        if self.most is not None and self.most < self.least:
+            raise QueryError(
+                f"{self}: at most {self.most} is less than at least {self.least}; write {{{self.most},{self.least}}}"
+            )
+
+    @property
+    def name(self) -> str:
+        return "ITER" if self.runs else "KL"
 
     def __str__(self) -> str:
-        return f"KL({self.child})"
+        if (self.least, self.most) == (1, None):
+            return f"{self.name}({self.child})"
+        size = f"{self.least}" if self.least == self.most else f"{self.least},{'' if self.most is None else self.most}"
+        return f"{self.name}({self.child}){{{size}}}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,9 +241,7 @@ def type_form(pattern: Pattern) -> str:
     """The pattern written with types only, as the paper does: SEQ(A,B,AND(C,D))."""
     if isinstance(pattern, EventRef):
         return "|".join(pattern.types) if not pattern.others else f"({'|'.join(pattern.types)})"
-    name = "KL" if isinstance(pattern, Kleene) else type(pattern).__name__
-    if isinstance(pattern, Next):
-        name = pattern.name
+    name = pattern.name if isinstance(pattern, Kleene | Next) else type(pattern).__name__
     return f"{name.upper()}({','.join(type_form(child) for child in children_of(pattern))})"
 
 

@@ -28,7 +28,7 @@ from decopa.query.predicate import (
     Predicate,
     aliases_of,
     conjuncts,
-    is_self_pair,
+    is_between_members,
     rewrite,
 )
 from decopa.query.wellformed import (
@@ -84,7 +84,7 @@ class Query:
             check_predicate(predicate, self._position_of, scopes)
         chains = [chain for alternative in alternatives(self.pattern) for chain in structure(alternative).chains]
         for predicate in self.skips:
-            check_skip(predicate, chains)
+            check_skip(predicate, chains, self.run_aliases)
         for attr in self.returns:
             check_known(attr, self._position_of)
             if attr.alias in self.negated_aliases:
@@ -164,6 +164,16 @@ class Query:
     def kleene_aliases(self) -> frozenset[str]:
         return frozenset(alias for alias, position in self._position_of.items() if position.kleene)
 
+    @cached_property
+    def run_aliases(self) -> frozenset[str]:
+        """The aliases of ITER: groups that are runs of neighbours, formed before anything else."""
+        return frozenset(alias for alias, position in self._position_of.items() if position.runs)
+
+    @property
+    def chosen_in_order(self) -> bool:
+        """Whether NEXT or ITER choose some events as the next ones; then steps cannot be taken in any order."""
+        return bool(self.chains or self.run_aliases)
+
     @property
     def event_types(self) -> tuple[str, ...]:
         """The types that the pattern names, in its order."""
@@ -210,7 +220,7 @@ class Query:
                 predicate
                 for condition in conditions
                 for predicate in _in_each_scope(condition, positions, written)
-                if not any(is_self_pair(predicate, alias) for alias in plain)
+                if not any(is_between_members(predicate, alias) for alias in plain)
             )
             for conditions in (self.where, self.skips)
         )
@@ -233,11 +243,12 @@ class Query:
         kept = frozenset(leaf.alias for leaf in leaves(pattern))
         where = tuple(predicate for predicate in self.where if aliases_of(predicate) <= kept)
         chains = structure(pattern).chains if not any(isinstance(one, Or) for one in nodes(pattern)) else ()
-        skips = tuple(
-            predicate for predicate in self.skips if aliases_of(predicate) <= kept and skips_in(predicate, chains)
-        )
+        runs = self.run_aliases - set(stripped)
+        skips = tuple(one for one in self.skips if aliases_of(one) <= kept and skips_in(one, chains, runs))
         pairs = [alias for alias in stripped if alias in kept]
-        where = tuple(predicate for predicate in where if not any(is_self_pair(predicate, alias) for alias in pairs))
+        where = tuple(
+            predicate for predicate in where if not any(is_between_members(predicate, alias) for alias in pairs)
+        )
         returns = tuple(attr for attr in self.returns if attr.alias in kept)
         return replace(self, pattern=strip_kleene(pattern, stripped), where=where, returns=returns, skips=skips)
 
@@ -281,7 +292,7 @@ def _plain_under_not(pattern: Pattern) -> frozenset[str]:
     return frozenset(
         position.alias
         for position in found.positions
-        if position.kleene and position.scope and not _has_inner(position.scope, holders)
+        if position.kleene and position.least == 1 and position.scope and not _has_inner(position.scope, holders)
     )
 
 

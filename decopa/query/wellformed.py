@@ -8,7 +8,17 @@ from collections.abc import Iterable, Iterator
 from decopa.errors import QueryError, did_you_mean
 from decopa.query.analysis import Chain, Position, Scope
 from decopa.query.pattern import EventRef, Except, Kleene, Not, Or, Pattern, children_of, leaves, types_text
-from decopa.query.predicate import Attr, Compare, Node, Predicate, aliases_of, attributes, children, is_self_pair
+from decopa.query.predicate import (
+    Attr,
+    Compare,
+    Node,
+    Predicate,
+    aliases_of,
+    attributes,
+    children,
+    compares_neighbours,
+    is_between_members,
+)
 
 
 def error_at(attr: Attr, message: str) -> QueryError:
@@ -64,10 +74,12 @@ def check_predicate(predicate: Predicate, positions: dict[str, Position], writte
             f"the condition '{predicate}' ties a negated event to something outside its own NOT and the part around "
             "it; a condition may name one NOT's events and the events next to that NOT",
         )
+    if compares_neighbours(predicate):
+        _check_neighbours(predicate, positions)
     for alias in sorted(aliases_of(predicate)):
         if (
             positions[alias].kleene
-            and not is_self_pair(predicate, alias)
+            and not is_between_members(predicate, alias)
             and _compares_alias_with_itself(predicate, alias)
         ):
             raise error_at(
@@ -77,9 +89,27 @@ def check_predicate(predicate: Predicate, positions: dict[str, Position], writte
             )
 
 
-def check_skip(predicate: Predicate, chains: Iterable[Chain]) -> None:
-    """FILTER says which events of a NEXT to skip, so it names events of one NEXT."""
-    if not skips_in(predicate, chains):
+def _check_neighbours(predicate: Predicate, positions: dict[str, Position]) -> None:
+    """PREV compares members of one group, so nothing else may be named beside it."""
+    named = list(attributes(predicate))
+    before = next(attr for attr in named if attr.previous)
+    if not positions[before.alias].kleene:
+        raise error_at(
+            before,
+            f"{before}: '{before.alias}' is a single event, so none comes before it; use PREV with KL or ITER, as in "
+            f"ITER({positions[before.alias].type} {before.alias})",
+        )
+    if len(aliases_of(predicate)) > 1:
+        raise error_at(
+            before,
+            f"'{predicate}' compares neighbours of '{before.alias}' and names another event; write two, as in "
+            f"{before.alias}.x > {before} AND ...",
+        )
+
+
+def check_skip(predicate: Predicate, chains: Iterable[Chain], runs: frozenset[str]) -> None:
+    """FILTER says which events of a NEXT or an ITER to skip, so it names events of one of them."""
+    if not skips_in(predicate, chains, runs):
         raise error_at(
             next(attributes(predicate)),
             f"FILTER({predicate}) skips candidates of a NEXT, but its events are not of one NEXT; write the condition "
@@ -87,8 +117,10 @@ def check_skip(predicate: Predicate, chains: Iterable[Chain]) -> None:
         )
 
 
-def skips_in(predicate: Predicate, chains: Iterable[Chain]) -> bool:
-    return any(aliases_of(predicate) <= chain.aliases for chain in chains)
+def skips_in(predicate: Predicate, chains: Iterable[Chain], runs: frozenset[str]) -> bool:
+    """Whether a condition can choose among candidates: it names events of one NEXT, or members of one ITER."""
+    named = aliases_of(predicate)
+    return any(named <= chain.aliases for chain in chains) or (len(named) == 1 and named <= runs)
 
 
 def nodes(pattern: Pattern) -> Iterator[Pattern]:

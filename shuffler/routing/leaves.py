@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -14,17 +14,18 @@ from decopa.query.vector import ColumnEvaluator
 from shuffler.rows.batch import Array, Batch, Indices
 from shuffler.rows.events import EventBatch
 from shuffler.rows.layout import Layout, layout_of
+from shuffler.rows.strings import StringPool
 
 
 class LeafSplitter:
     """Splits batches of events among the leaves of a plan; conditions on one event are decided here."""
 
-    def __init__(self, bound: BoundQuery, plan: QueryPlan, code_of: Callable[[str], int]) -> None:
+    def __init__(self, bound: BoundQuery, plan: QueryPlan, strings: StringPool) -> None:
         if bound.schema.intervals and plan.slices > 1:
             raise PlanError(
-                "slices cut the stream by time, so an event that lasts may be needed in several; choose another strategy"
+                "slices cut the stream by time, so an event that lasts may be in several; choose another strategy"
             )
-        self._bound, self._code_of = bound, code_of
+        self._bound, self._code_of, self._texts_of = bound, strings.pin, lambda codes: strings.decode(codes).to_pylist()
         self._clock = "end" if bound.schema.intervals else "ts"
         self._leaves = [(leaf, layout_of(bound, leaf.sub_query)) for leaf in plan.leaves]
 
@@ -64,12 +65,14 @@ class LeafSplitter:
         for derived in self._bound.derived.get(alias, ()):
             if derived.name == attribute and derived.types:
                 return rows.is_of(derived.types)
+            if derived.name == attribute and derived.like is not None:
+                return self._evaluator(rows).mask(derived.like).astype(np.int64)
             if derived.name == attribute:
                 return self._evaluator(rows).derive(derived)
         return rows.read("id" if attribute == "id text" else attribute)
 
     def _evaluator(self, rows: _Rows) -> ColumnEvaluator:
-        return ColumnEvaluator(len(rows.places), rows.read, self._bound.column, self._code_of)
+        return ColumnEvaluator(len(rows.places), rows.read, self._bound.column, self._code_of, self._texts_of)
 
 
 class _Rows:

@@ -139,6 +139,11 @@ def _needed_attributes(bound: BoundQuery, sub_query: SubQuery) -> dict[str, set[
             for pair in pairs:
                 for attr in attributes(pair):
                     need(attr)
+    for alias, members in bound.members.items():
+        if alias not in sub_query.closed:
+            for predicate in members.all:
+                for attr in attributes(predicate):
+                    need(attr)
     if not sub_query.scope(bound.query):
         for attr in bound.query.returns:
             need(attr)

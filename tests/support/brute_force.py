@@ -24,7 +24,16 @@ from decopa.query.pattern import (
     children_of,
     with_children,
 )
-from decopa.query.predicate import Compare, Predicate, aliases_of
+from decopa.query.predicate import (
+    Attr,
+    Compare,
+    Node,
+    Predicate,
+    aliases_of,
+    compares_neighbours,
+    is_between_members,
+    rewrite,
+)
 from decopa.query.query import Query
 from tests.support.evaluate import Event, compare, holds, value_of
 
@@ -172,7 +181,46 @@ class _Referee:
         if isinstance(leaf, EventRef):
             return [(event,) for event in self.stream if of_type(event, leaf)]
         members = [event for event in self.stream if of_type(event, leaf.child)]
-        return [group for size in range(1, len(members) + 1) for group in itertools.combinations(members, size)]
+        most = min(len(members), leaf.most or len(members))
+        sizes = range(leaf.least, most + 1)
+        if leaf.runs:
+            return [run for run in self.runs(leaf.child, members) if len(run) in sizes]
+        groups = [group for size in sizes for group in itertools.combinations(members, size)]
+        return [group for group in groups if self.steps_fit(leaf.child.alias, group)]
+
+    def runs(self, leaf: EventRef, members: list[Event]) -> Iterator[Group]:
+        """Every run: each member the first candidate after the one before it, ties all."""
+        relevant = [event for event in members if self.single(leaf.alias, event, self.skips)]
+
+        def extended(run: Group) -> Iterator[Group]:
+            yield run
+            later = [
+                event
+                for event in relevant
+                if event["ts"] > end_of(run[-1]) and self.step(leaf.alias, run[-1], event, self.skips)
+            ]
+            for event in later:
+                if event["ts"] == min(other["ts"] for other in later) and self.decided(leaf.alias, run[-1], event):
+                    yield from extended((*run, event))
+
+        for event in relevant:
+            if self.single(leaf.alias, event, self.where):
+                yield from extended((event,))
+
+    def decided(self, alias: str, before: Event, event: Event) -> bool:
+        return self.single(alias, event, self.where) and self.step(alias, before, event, self.where)
+
+    def steps_fit(self, alias: str, group: Group) -> bool:
+        return all(self.step(alias, one, other, self.where) for one, other in itertools.pairwise(group))
+
+    def step(self, alias: str, before: Event, event: Event, conditions: Sequence[Predicate]) -> bool:
+        """Whether conditions with PREV hold between two neighbours of a group."""
+        about = [one for one in conditions if aliases_of(one) == {alias} and compares_neighbours(one)]
+        return all(holds(_of_neighbours(one), {"before": before, "now": event}) for one in about)
+
+    def single(self, alias: str, event: Event, conditions: Sequence[Predicate]) -> bool:
+        about = [one for one in conditions if aliases_of(one) == {alias} and not is_between_members(one, alias)]
+        return all(holds(one, {alias: event}) for one in about)
 
     def accepts(self, pattern: Pattern, binding: Binding, around: Binding) -> bool:
         bound = everything(binding)
@@ -248,6 +296,13 @@ class _Referee:
         after_start = last(before) < first(negated) if before else last(whole) - first(negated) <= self.window_us
         before_end = last(negated) < first(behind) if behind else last(negated) - first(whole) <= self.window_us
         return after_start and before_end
+
+
+def _of_neighbours(predicate: Predicate) -> Predicate:
+    def change(node: Node) -> Node | None:
+        return Attr("before" if node.previous else "now", node.name) if isinstance(node, Attr) else None
+
+    return rewrite(predicate, change)  # type: ignore[return-value]
 
 
 def of_type(event: Event, leaf: EventRef) -> bool:
@@ -333,6 +388,8 @@ def fulfils(predicate: Predicate, binding: Binding, kleene: frozenset[str]) -> b
     A comparison of a KL alias with itself holds for every two members, the earlier one on the left.
     """
     named = sorted(aliases_of(predicate))
+    if compares_neighbours(predicate):
+        return True  # looked at where groups are formed
     if isinstance(predicate, Compare) and aliases_of(predicate.left) == aliases_of(predicate.right) <= kleene:
         (alias,) = named
         pairs = itertools.combinations(binding[alias], 2)

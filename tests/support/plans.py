@@ -61,7 +61,11 @@ class _Builder:
         if len(target.aliases) == 1 and not target.closed:
             return ([()],)
         ways = self.group_splits(target), self.negation_splits(target), self.join_splits(target)
-        return ways if not self.query.chains else tuple([one for one in way if self.exact(target, one)] for way in ways)
+        return (
+            ways
+            if not self.query.chosen_in_order
+            else tuple([one for one in way if self.exact(target, one)] for way in ways)
+        )
 
     def exact(self, target: SubQuery, inputs: Split) -> bool:
         """Whether the rules for NEXT accept the step and each of its inputs."""
@@ -129,7 +133,7 @@ def _part(target: SubQuery, aliases: frozenset[str]) -> SubQuery:
 
 def _with_partitions(draw: st.DrawFn, plan: QueryPlan) -> QueryPlan:
     """Flags set at random, in random order, as long as the plan stays valid."""
-    if plan.query.chains:
+    if plan.query.chosen_in_order:
         return _with_valid_flags(draw, plan)
     partitioned: set[str] = set()
     for operator in draw(st.permutations(plan.operators)):

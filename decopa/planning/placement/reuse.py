@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from costmodel.next_cost import Expression, Stream, operators_of, profile
+from costmodel.next_cost import Delayed, Expression, Filtered, Stream, operators_of, profile
 from decopa.planning.rewriter.next_chain import as_printed, cheapest
 from decopa.planning.rewriter.trees import bracketings
 
@@ -38,7 +38,7 @@ class Deployed:
             if isinstance(node, Stream) or str(node) in self.costs or str(node) in needed:
                 return
             needed[str(node)] = self._own_cost(node)
-            for child in (node.left, node.right) if hasattr(node, "left") else (node.inner,):
+            for child in (node.inner,) if isinstance(node, Filtered | Delayed) else (node.left, node.right):
                 visit(child)
 
         visit(tree)

@@ -33,7 +33,7 @@ def place(deployment: Deployment, method: str = "best", *, seed: int = 0) -> dic
 
 
 def greedy(deployment: Deployment) -> dict[str, str]:
-    """Bottom-up, each operator on the node with the least cost term given what is placed so far; the first of equals."""
+    """Bottom-up, each operator on the node with the least cost term given what is placed; the first of equals."""
     placed: dict[str, str] = {}
     for operator in deployment.operators:
         placed[operator.name] = min(

@@ -32,7 +32,8 @@ def cheapest_bracketings(
     operands: Sequence[Expression], rates: Mapping[str, float]
 ) -> tuple[float, tuple[Expression, ...], int]:
     """The least cost over all trees, the trees that have it, and how many trees there are."""
-    best, found, count = math.inf, [], 0
+    best, count = math.inf, 0
+    found: list[Expression] = []
     for tree in bracketings(operands):
         count += 1
         value = cost(tree, rates)
