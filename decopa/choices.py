@@ -58,6 +58,8 @@ PART_FORMATS = ("parquet", "jsonl")
 #: What a column of a live stream can hold.
 COLUMN_KINDS = ("int", "float", "string", "bool", "time")
 
+#: Languages that a query can be written in.
+LANGUAGES = ("text", "eql")
 #: Names of the columns that every trace has.
 DEFAULT_ID, DEFAULT_TS, DEFAULT_TYPE = "id", "ts", "type"
 #: What a unit can do per second: one core of a common server, by `scripts/bench_engine`, rounded down. Planning needs

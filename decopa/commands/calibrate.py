@@ -43,7 +43,7 @@ def add_calibrate_arguments(parser: argparse.ArgumentParser) -> None:
 def calibrate_command(args: argparse.Namespace) -> None:
     from decopa.files import check_writable, write_text
 
-    queries = read_queries(args.query)
+    queries = read_queries(args.query, args.language)
     if len(queries) != 1:
         raise QueryError(f"{len(queries)} queries; a capacity is that for one query: calibrate each on its own")
     query = max(queries[0].branches, key=lambda branch: len(branch.aliases))

@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _plan(args: argparse.Namespace) -> None:
     from decopa.files import check_writable, write_text
 
-    queries = read_queries(args.query)
+    queries = read_queries(args.query, args.language)
     if args.out is not None:
         check_writable(args.out, args.overwrite, suffixes=())
     from decopa.planning.planner import plan_workload
@@ -131,7 +131,7 @@ def _stats(args: argparse.Namespace) -> None:
     from costmodel.stats_file import to_json
     from decopa.files import check_writable, write_text
 
-    queries = read_queries(args.query)
+    queries = read_queries(args.query, args.language)
     if len(queries) != 1:
         raise QueryError(f"{len(queries)} queries; statistics are those of one query: measure each on its own")
     if args.out is not None:

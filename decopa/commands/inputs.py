@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 STANDARD_INPUT = Path("-")
 
 
-def read_queries(given: str) -> tuple[Query, ...]:
+def read_queries(given: str, language: str | None = None) -> tuple[Query, ...]:
     """The queries in a file, or in the argument itself if it is no file and looks like a query."""
-    from decopa.language.text.parser import parse_workload
+    from decopa.language.front import read_queries as parsed
 
     try:
         is_file = Path(given).is_file()
@@ -33,10 +33,10 @@ def read_queries(given: str) -> tuple[Query, ...]:
         is_file = False
     if not is_file:
         if "pattern" in given.lower() or len(given.split()) > 1:
-            return parse_workload(given)
+            return parsed(given, language)
         raise QueryError(f"no query file '{given}'; name one, or write the query itself: 'PATTERN SEQ(A a, B b) ...'")
     try:
-        return parse_workload(_read_text(Path(given), QueryError))
+        return parsed(_read_text(Path(given), QueryError), language)
     except QueryError as err:
         raise QueryError(f"{given}: {err}") from err
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from decopa import __version__
-from decopa.choices import OBJECTIVES, READINGS, STRATEGIES
+from decopa.choices import LANGUAGES, OBJECTIVES, READINGS, STRATEGIES
 from decopa.commands import calibrate as calibrate_command
 from decopa.commands import scale as scale_command
 from decopa.commands.durable import add_checkpoint_arguments, add_resume_arguments
@@ -18,6 +18,7 @@ from decopa.commands.spark import add_spark_argument
 from decopa.errors import DecoPaError
 
 _QUERY_HELP = "a file with one or more queries, or the text of a query"
+_LANGUAGE_HELP = "the language of the query (default: eql if it begins with SELECT, else text)"
 _RUN_ABOUT = """\
 Finds every match of a query (or of several) in a trace: measures the trace unless --stats is given,
 makes a plan for --units processing units unless --plan is given, runs it, and shows what every
@@ -58,6 +59,7 @@ def make_parser() -> argparse.ArgumentParser:
         "decopa plan query.txt --stats stats.json --units 8 --out plan.json",
     )
     plan.add_argument("query", metavar="QUERY", help=_QUERY_HELP)
+    plan.add_argument("--language", choices=LANGUAGES, help=_LANGUAGE_HELP)
     _add_planning_arguments(plan)
     _add_trace_arguments(plan, required=False)
     _add_quiet(plan)
@@ -82,6 +84,7 @@ def make_parser() -> argparse.ArgumentParser:
         "decopa stats query.txt --trace trace.parquet --out stats.json",
     )
     stats.add_argument("query", metavar="QUERY", help=_QUERY_HELP)
+    stats.add_argument("--language", choices=LANGUAGES, help=_LANGUAGE_HELP)
     _add_trace_arguments(stats, required=True)
     add_spark_argument(stats, "measure the whole trace on Spark, with peaks and variation of rates")
     stats.add_argument("--seed", metavar="S", type=int, default=0, help="of the sample (default: %(default)s)")
@@ -94,6 +97,7 @@ def make_parser() -> argparse.ArgumentParser:
         "decopa calibrate query.txt --trace trace.parquet --out capacity.json",
     )
     calibrate.add_argument("query", metavar="QUERY", help=_QUERY_HELP)
+    calibrate.add_argument("--language", choices=LANGUAGES, help=_LANGUAGE_HELP)
     _add_trace_arguments(calibrate, required=False)
     calibrate_command.add_calibrate_arguments(calibrate)
     _add_quiet(calibrate)
@@ -106,6 +110,7 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     scale.add_argument("query", metavar="QUERY", help=_QUERY_HELP)
+    scale.add_argument("--language", choices=LANGUAGES, help=_LANGUAGE_HELP)
     _add_trace_arguments(scale, required=True)
     scale_command.add_scale_arguments(scale)
     _add_cost_arguments(scale)
@@ -151,6 +156,7 @@ def _command(parser: argparse.ArgumentParser, about: str, example: str) -> argpa
 
 def _add_run_arguments(run: argparse.ArgumentParser) -> None:
     run.add_argument("query", metavar="QUERY", help=_QUERY_HELP)
+    run.add_argument("--language", choices=LANGUAGES, help=_LANGUAGE_HELP)
     _add_trace_arguments(run, required=True, live=True)
     _add_planning_arguments(run)
     _add_output_arguments(run, "where matches go: .parquet, .csv (lists joined by ';') or .jsonl")

@@ -53,7 +53,7 @@ def run_command(args: argparse.Namespace) -> None:
     from decopa.files import check_writable, preview, write_matches
 
     run_options.check(args)
-    queries = read_queries(args.query)
+    queries = read_queries(args.query, args.language)
     given = None if args.plan is None else read_plan(args.plan)
     known = None if args.stats is None else read_statistics(args.stats)
     if args.checkpoint is not None:

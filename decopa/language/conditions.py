@@ -74,6 +74,16 @@ def predicate_of(node: Tree[Token]) -> Predicate:
     raise located(node, f"expected a condition, found the expression '{value}'; compare it, as in {value} < 10")
 
 
+def split_conditions(node: Tree[Token] | None) -> tuple[tuple[Predicate, ...], tuple[Predicate, ...]]:
+    """The conditions of WHERE, and those among them that stand in FILTER(...)."""
+    if node is None:
+        return (), ()
+    parts = node.children if node.data == "all_of" else [node]
+    items = [child for child in parts if isinstance(child, Tree)]
+    plain = tuple(predicate_of(item) for item in items if item.data != "skip")
+    return plain, tuple(predicate_of(item.children[0]) for item in items if item.data == "skip")  # type: ignore[arg-type]
+
+
 def expression_of(node: Tree[Token]) -> Expr:
     value = value_of(node)
     if isinstance(value, CONDITIONS):
@@ -133,6 +143,14 @@ def _build_value(node: Tree[Token]) -> Node:
             value, low, high = (expression_of(child) for child in below)
             within = AllOf((Compare(">=", value, low), Compare("<=", value, high)))
             return _unless([token for token in tokens if token.type == "NOT_WORD"], within)
+        case "contains":
+            return _unless(tokens, _like(below[0], f"%{literally(_text(tokens[-1]))}%"))
+        case "occurs":
+            first, second = (Attr(name_of(child), "ts", _place(child)) for child in below)
+            apart = Call("abs", (Arithmetic("-", second, first),))
+            return Compare("<=", apart, Literal(duration_of(tokens[-1])))
+        case "every":  # a condition on a group holds for every member
+            return attr_of(below[0])
         case "like":
             return _unless(tokens, _like(below[0], _text(tokens[-1])))
         case "inverted":
@@ -175,6 +193,10 @@ def _forall(below: Sequence[Tree[Token]]) -> Predicate:
         raise QueryError(f"FORALL over {len(listed)} aliases makes {len(pairs)} copies of too long a condition")
     bound = tuple(bind(one, other) for one, other in pairs)
     return bound[0] if len(bound) == 1 else AllOf(bound)
+
+
+def _place(node: Tree[Token]) -> Location:
+    return Location(node.meta.line, node.meta.column)
 
 
 def _unless(tokens: Sequence[Token], condition: Predicate) -> Predicate:

@@ -20,7 +20,8 @@ _SPOKEN = {
 _ARITHMETIC_TERMINALS = {"PLUS", "MINUS", "STAR", "SLASH"}
 
 
-def syntax_error(err: UnexpectedInput, text: str) -> QueryError:
+def syntax_error(err: UnexpectedInput, text: str, *, start: str = "PATTERN SEQ(A a, B b) WITHIN 10 min") -> QueryError:
+    """The error in the words of a person; `start` is a short query that is right."""
     line, column = err.line, err.column
     wanted: set[str] = set()
     if isinstance(err, UnexpectedCharacters):
@@ -33,7 +34,7 @@ def syntax_error(err: UnexpectedInput, text: str) -> QueryError:
         if isinstance(err, UnexpectedToken):
             wanted = set(err.accepts or err.expected)
         line, column = line_and_column(text, len(text.rstrip()))
-    hint = _word_hint(err, wanted, text) or _hint(wanted, found, text)
+    hint = _word_hint(err, wanted, text) or _hint(wanted, found, text, start)
     return QueryError(f"expected {_spoken(wanted)}, found {found}{hint}", line=line, column=column)
 
 
@@ -60,15 +61,15 @@ def _word_hint(err: UnexpectedInput, wanted: set[str], text: str) -> str:
     return ""
 
 
-def _hint(expected: set[str], found: str, text: str) -> str:
+def _hint(expected: set[str], found: str, text: str, start: str) -> str:
     if "STRING" in expected and "NAME" not in expected:
         return "; write constants, as in a.x IN (1, 2)"
     if "DURATION" in expected and "NAME" not in expected:
         return "; write the window as in WITHIN 10 min"
     if "NAME" in expected and {"_SEQ", "_KL"} & expected:
         return "; write type and alias, as in SEQ(A a, B b)"
-    if "_PATTERN" in expected and not expected & {"_WITHIN", "_SEMICOLON"}:
-        return "; a query starts as in PATTERN SEQ(A a, B b) WITHIN 10 min"
+    if expected & {"_PATTERN", "_SELECT"} and not expected & {"_WITHIN", "_SEMICOLON"}:
+        return f"; a query starts as in {start}"
     if "_WITHIN" in expected and "WITHIN" not in text.upper():
         return "; every query ends with its window, as in WITHIN 10 min"
     if found == "'\"'" or found == '"\'"':

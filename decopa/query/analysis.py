@@ -33,7 +33,7 @@ class Position:
     """One leaf of the pattern. `scope` numbers the NOTs it lies under, outermost first; () is a positive position.
 
     An event at it is of one of `types`. `strict` says that events of every type are candidates for it (see STRICT).
-    `least`, `most` and `runs` are those of its group (see `Kleene`).
+    `least`, `most` and `runs` are those of its group (see `Kleene`), `delay_us` that of a timer.
     """
 
     alias: str
@@ -45,6 +45,7 @@ class Position:
     least: int = 1
     most: int | None = None
     runs: bool = False
+    delay_us: int = 0
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -128,7 +129,9 @@ class _Walk:
         """Records what is below; returns the aliases below that are positive at this scope."""
         match node:
             case EventRef():
-                self.positions.append(Position(node.alias, node.type, False, scope, node.others, strict))
+                self.positions.append(
+                    Position(node.alias, node.type, False, scope, node.others, strict, delay_us=node.delay_us)
+                )
                 return frozenset({node.alias})
             case Kleene():
                 leaf = node.child

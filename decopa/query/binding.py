@@ -112,6 +112,11 @@ class BoundQuery:
     members: Mapping[str, MemberConditions] = field(default_factory=dict)
 
     @cached_property
+    def lasting(self) -> bool:
+        """Whether events may be over later than they begin: those of the trace, or timers of the query."""
+        return self.schema.intervals or any(position.delay_us for position in self.query.positions)
+
+    @cached_property
     def _derived_columns(self) -> dict[tuple[str, str], Column]:
         return {(alias, one.name): one.column for alias, columns in self.derived.items() for one in columns}
 
@@ -138,11 +143,11 @@ class BoundQuery:
 def bind(query: Query, schema: Schema) -> BoundQuery:
     """Checks an OR-free query against the columns of a trace and splits its conditions by where they are decided."""
     binder = _Binder(query, schema)
-    if schema.intervals and query.kleene_aliases:
+    if query.kleene_aliases and (schema.intervals or any(position.delay_us for position in query.positions)):
         alias = min(query.kleene_aliases)
         raise QueryError(
-            f"KL position '{alias}': groups of events that last are not supported; leave out --end, which makes events "
-            "moments, or write the events of the group one by one"
+            f"KL position '{alias}': groups beside events that last (--end, or a timer) are not supported; leave these "
+            "out, which makes events moments, or write the events of the group one by one"
         )
     filters: dict[str, list[Predicate]] = {}
     conditions: list[Condition] = []

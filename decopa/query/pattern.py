@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from decopa.errors import QueryError
-from decopa.query.names import is_plain, quoted
+from decopa.query.names import duration_text, is_plain, quoted
 
 #: Stands for every event type, as in `* a`.
 ANY_TYPE = "*"
@@ -22,13 +22,17 @@ class EventRef:
     """`A a`: one event of type A, called a in predicates and in the result.
 
     `(A|B) a` is one event of either type: `others` holds the types after the first. `* a` is an event of any type.
+    `A a @ 5 s` is a timer: it begins with the event and is over `delay_us` microseconds after it.
     """
 
     type: str
     alias: str
     others: tuple[str, ...] = ()
+    delay_us: int = 0
 
     def __post_init__(self) -> None:
+        if not 0 <= self.delay_us < 2**61:
+            raise QueryError(f"a timer runs for a positive time, got {self.delay_us} us; write it as in A a @ 5 s")
         if not self.type or not self.alias or not all(self.others):
             raise QueryError("an event needs a type and an alias, as in SEQ(A a, B b)")
         if len(set(self.types)) < len(self.types):
@@ -44,7 +48,8 @@ class EventRef:
         return (self.type, *self.others)
 
     def __str__(self) -> str:
-        return f"{types_text(self.types)} {quoted(self.alias)}"
+        timer = f" @ {duration_text(self.delay_us)}" if self.delay_us else ""
+        return f"{types_text(self.types)} {quoted(self.alias)}{timer}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +171,8 @@ class Kleene:
             raise QueryError(
                 f"{self.name} takes one event type, got {self.child}; write it as in SEQ({self.name}(A a), B b)"
             )
+        if self.child.delay_us:
+            raise QueryError(f"{self}: a group of timers is not supported; put @ behind a single event")
         if self.least < 1:
             raise QueryError(
                 f"{self} may be empty; a group has at least one member, so write {{1,...}} or leave it out"

@@ -19,7 +19,7 @@ from costmodel.estimate import Estimate
 from costmodel.statistics import Statistics
 from decopa.choices import DEFAULT_COMPARED_PER_S, DEFAULT_INGESTED_PER_S, RUNTIMES, STRATEGIES, Reading
 from decopa.errors import DecoPaError, PlanError, QueryError, TraceError, did_you_mean
-from decopa.language.text.parser import parse_workload
+from decopa.language.front import read_queries
 from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan
 from decopa.planning.planner import plan_workload
@@ -321,7 +321,7 @@ def make_plan(query: QueryLike, *, units: int = 1) -> Plan:
 
 def as_workload(query: QueryLike) -> tuple[Query, ...]:
     if isinstance(query, str):
-        return parse_workload(query)
+        return read_queries(query)
     return (query,) if isinstance(query, Query) else tuple(query)
 
 

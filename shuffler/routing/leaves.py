@@ -21,7 +21,7 @@ class LeafSplitter:
     """Splits batches of events among the leaves of a plan; conditions on one event are decided here."""
 
     def __init__(self, bound: BoundQuery, plan: QueryPlan, strings: StringPool) -> None:
-        if bound.schema.intervals and plan.slices > 1:
+        if bound.lasting and plan.slices > 1:
             raise PlanError(
                 "slices cut the stream by time, so an event that lasts may be in several; choose another strategy"
             )
@@ -56,7 +56,7 @@ class LeafSplitter:
         if name == "min_ts":
             return rows.read("ts")
         if name == "max_ts":  # of events that last
-            return rows.read("end")
+            return rows.read(self._clock) + self._bound.query.position(alias).delay_us
         attribute = name.partition(".")[2]
         if attribute == "id":
             return rows.identities()

@@ -64,7 +64,7 @@ def layout_of(bound: BoundQuery, sub_query: SubQuery) -> Layout:
     columns: dict[str, np.dtype] = {"min_ts": INT}
     groups: dict[str, dict[str, np.dtype]] = {}
     places: dict[str, str] = {}
-    lasting = bound.schema.intervals
+    lasting = bound.lasting
     single = len(positive) == 1 and positive[0] not in sub_query.closed and not lasting
     if single:
         places["max_ts"] = "min_ts"
@@ -97,7 +97,7 @@ def layout_of(bound: BoundQuery, sub_query: SubQuery) -> Layout:
                     if not lasting:
                         places[f"{alias}.last"] = f"{alias}.first"
                 places[f"{alias}.ts"] = places.get(f"{alias}.first", f"{alias}.first")
-            elif name == "end" and lasting:
+            elif name == "end" and bound.schema.intervals:
                 if f"{alias}.last" not in places:
                     columns[f"{alias}.last"] = INT
                 places[f"{alias}.end"] = places.get(f"{alias}.last", f"{alias}.last")
@@ -182,7 +182,7 @@ def _needed_times(bound: BoundQuery, sub_query: SubQuery) -> Iterable[str]:
     positive, scope = sub_query.positive(query), sub_query.scope(query)
     later = [p.alias for p in query.positions if p.scope == scope and p.alias not in positive]
     found: dict[str, None] = {}
-    if bound.schema.intervals and len(positive) > 1:
+    if bound.lasting and len(positive) > 1:
         # Of events that last, the one that ends first comes next: a run of a NEXT says when its first event ends.
         found |= {
             f"{alias}.last": None for alias in earliest(query.order_constraints, positive & query.followers.keys())

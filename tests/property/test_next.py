@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -65,6 +66,16 @@ def test_events_that_last_find_exactly_their_matches(data: st.DataObject) -> Non
     query = data.draw(st.one_of(plain_chains(), chains_in_patterns()))
     if not query.kleene_aliases:
         check(data, query, max_events=10, lasting=True)
+
+
+@settings(max_examples=examples(60))
+@given(st.data())
+def test_timers_find_exactly_their_matches(data: st.DataObject) -> None:
+    query = data.draw(plain_chains(max_positions=3))
+    place = data.draw(st.integers(0, 1))
+    children = list(query.pattern.children)  # type: ignore[union-attr]
+    children[place] = replace(children[place], delay_us=data.draw(st.sampled_from((1, 2, 4))))
+    check(data, replace(query, pattern=replace(query.pattern, children=tuple(children))), max_events=9)
 
 
 @settings(max_examples=examples(100))

@@ -179,7 +179,7 @@ class _Referee:
     def groups(self, leaf: EventRef | Kleene) -> list[Group]:
         """What may stand at a leaf: each event of its type or, under KL, each non-empty set of them."""
         if isinstance(leaf, EventRef):
-            return [(event,) for event in self.stream if of_type(event, leaf)]
+            return [(timed(event, leaf),) for event in self.stream if of_type(event, leaf)]
         members = [event for event in self.stream if of_type(event, leaf.child)]
         most = min(len(members), leaf.most or len(members))
         sizes = range(leaf.least, most + 1)
@@ -225,7 +225,7 @@ class _Referee:
     def accepts(self, pattern: Pattern, binding: Binding, around: Binding) -> bool:
         bound = everything(binding)
         return (
-            len({id(event) for event in bound}) == len(bound)
+            len({event["id"] for event in bound}) == len(bound)
             and last(bound) - first(bound) <= self.window_us
             and all(in_order(sequence, binding) for sequence in sequences(pattern))
             and all(fulfils(predicate, {**around, **binding}, self.kleene) for predicate in self.about(binding, around))
@@ -247,7 +247,7 @@ class _Referee:
             (chosen,) = binding[leaf.alias]
             if not self.may_follow(chain, leaf, chosen, earlier):
                 return False
-            for event in self.stream:
+            for event in (timed(one, leaf) for one in self.stream):
                 better = (end_of(event), event["ts"]) < (end_of(chosen), chosen["ts"])
                 if better and event["ts"] > reached and self.may_follow(chain, leaf, event, earlier):
                     return False
@@ -303,6 +303,11 @@ def _of_neighbours(predicate: Predicate) -> Predicate:
         return Attr("before" if node.previous else "now", node.name) if isinstance(node, Attr) else None
 
     return rewrite(predicate, change)  # type: ignore[return-value]
+
+
+def timed(event: Event, leaf: EventRef) -> Event:
+    """The event as it stands at a leaf: over when its timer is."""
+    return {**event, "end": end_of(event) + leaf.delay_us} if leaf.delay_us else event
 
 
 def of_type(event: Event, leaf: EventRef) -> bool:

@@ -157,7 +157,7 @@ def _pair_comparison(draw: st.DrawFn, group: Leaf) -> Predicate:
 
 @st.composite
 def _simple(draw: st.DrawFn, leaves: list[Leaf]) -> Predicate:
-    kinds = ("number", "number", "key", "text", "flag", "among", "gap", "distance", "missing", "like", "between")
+    kinds = ("number", "number", "key", "text", "flag", "among", "gap", "distance", "missing", "like")
     kind = draw(st.sampled_from(kinds))
     first, second = leaves[0], leaves[-1]
     same = draw(st.sampled_from(("=", "!=")))
@@ -185,9 +185,6 @@ def _simple(draw: st.DrawFn, leaves: list[Leaf]) -> Predicate:
         case "like":
             pattern = draw(st.sampled_from(("p", "%", "o'_", "%r", "_", "P", "\\%")))
             return Like(Attr(first.alias, "s"), pattern, draw(st.booleans()))
-        case "between":
-            value = Attr(first.alias, "x")
-            return AllOf((Compare(">=", value, Literal(-1)), Compare("<=", value, Literal(0.5))))
         case "gap" if first is not second:
             gap = Arithmetic("-", Attr(second.alias, "ts"), Attr(first.alias, "ts"))
             return Compare(draw(st.sampled_from(COMPARISONS)), gap, Literal(draw(st.integers(-3, 5))))

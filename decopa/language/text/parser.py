@@ -10,11 +10,10 @@ from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedInput
 
 from decopa.errors import QueryError
-from decopa.language.conditions import attr_of, duration_of, located, name_of, predicate_of
+from decopa.language.conditions import attr_of, duration_of, located, name_of, split_conditions
 from decopa.language.syntax import syntax_error
 from decopa.query.limits import MAX_QUERIES, MAX_TEXT_LENGTH, check_text, check_tree
 from decopa.query.pattern import ANY_TYPE, And, EventRef, Except, Kleene, Next, Not, Or, Pattern, Seq, types_text
-from decopa.query.predicate import Predicate
 from decopa.query.query import Query
 from decopa.query.rewrite.strategy import with_strategy
 
@@ -65,7 +64,7 @@ def _grammar() -> Lark:
 # ------------------------------------------------------------- tree -> values
 def _query(statement: Tree[Token], default_name: str) -> Query:
     name, pattern, strategy, where, window, *returns = statement.children
-    conditions, skips = _where(where)  # type: ignore[arg-type]
+    conditions, skips = split_conditions(where)  # type: ignore[arg-type]
     line, column = statement.meta.line, statement.meta.column
     try:
         query = Query(
@@ -83,16 +82,6 @@ def _query(statement: Tree[Token], default_name: str) -> Query:
     except QueryError as err:
         raise err if err.line is not None else QueryError(str(err), line=line, column=column) from None
     return query
-
-
-def _where(node: Tree[Token] | None) -> tuple[tuple[Predicate, ...], tuple[Predicate, ...]]:
-    """The conditions of WHERE, and those among them that stand in FILTER(...)."""
-    if node is None:
-        return (), ()
-    parts = node.children if node.data == "all_of" else [node]
-    items = [child for child in parts if isinstance(child, Tree)]
-    plain = tuple(predicate_of(item) for item in items if item.data != "skip")
-    return plain, tuple(predicate_of(item.children[0]) for item in items if item.data == "skip")  # type: ignore[arg-type]
 
 
 def _with_strategy(query: Query, node: Tree[Token]) -> Query:
@@ -113,12 +102,14 @@ def _pattern(node: Tree[Token]) -> Pattern:
 def _build_pattern(node: Tree[Token]) -> Pattern:
     below = [child for child in node.children if isinstance(child, Tree)]
     if node.data == "event":
-        types = [
-            name_of(child) if isinstance(child, Tree) else str(child) for child in below[0].children if child != "|"
-        ]
-        if len(below) == 1 and (len(types) > 1 or types[0] == ANY_TYPE):
+        listed = [child for child in below[0].children if child != "|"]
+        types = [name_of(child) if isinstance(child, Tree) else str(child) for child in listed]
+        alias, timer = node.children[1:]
+        if alias is None and (len(types) > 1 or types[0] == ANY_TYPE):
             raise QueryError(f"{types_text(types)} needs an alias; write it as in {types_text(types)} a")
-        return EventRef(types[0], name_of(below[1]) if len(below) > 1 else types[0], tuple(types[1:]))
+        named = types[0] if alias is None else name_of(alias)  # type: ignore[arg-type]
+        delay_us = 0 if timer is None else _window(timer, "timer", "A a @ 5 s")  # type: ignore[arg-type]
+        return EventRef(types[0], named, tuple(types[1:]), delay_us)
     children = tuple(_pattern(child) for child in below if child.data != "size")
     match str(node.data):
         case "seq":
@@ -158,12 +149,12 @@ def _size(node: Tree[Token] | Token | None) -> tuple[int, int | None]:
     return least, None if len(tokens) > 1 else least
 
 
-def _window(node: Tree[Token]) -> int:
+def _window(node: Tree[Token], what: str = "window", example: str = "WITHIN 10 min") -> int:
     sign, token = node.children
     assert isinstance(token, Token)
     if token.type == "NUMBER":
-        raise located(token, f"the window '{token}' has no unit; write it as in WITHIN {token} min")
+        raise located(token, f"the {what} '{token}' has no unit; write it as in {example}")
     microseconds = duration_of(token)
     if sign is not None or microseconds <= 0:
-        raise located(token, f"the window must be positive, got '{sign or ''}{token}'; write it as in WITHIN 10 min")
+        raise located(token, f"the {what} must be positive, got '{sign or ''}{token}'; write it as in {example}")
     return microseconds
