@@ -26,6 +26,7 @@ from decopa.planning.planner import plan_workload
 from decopa.planning.spread import spread_units
 from decopa.query.binding import missing_types
 from decopa.query.query import Query
+from decopa.query.rewrite.impossible import impossible_conditions
 from decopa.runs.measure import measure
 from decopa.runs.result import result_table
 from shuffler.source.dead_letters import BadRows
@@ -182,6 +183,7 @@ def run_detailed(
         )
     told = len(source.notices)  # more may come while it runs
     notices = [*source.notices, *_absent_types(queries, source, required=require_types)]
+    notices += [line for one in queries for line in impossible_conditions(one)]
     used: tuple[Statistics, ...] = ()
     if plan is None and strategy != "left-deep":
         if statistics is None:

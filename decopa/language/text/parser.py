@@ -15,6 +15,8 @@ from decopa.language.syntax import syntax_error
 from decopa.query.limits import MAX_QUERIES, MAX_TEXT_LENGTH, check_text, check_tree
 from decopa.query.pattern import ANY_TYPE, And, EventRef, Except, Kleene, Next, Not, Or, Pattern, Seq, types_text
 from decopa.query.query import Query
+from decopa.query.rewrite.optional import Optional, expanded
+from decopa.query.rewrite.partition import with_partition
 from decopa.query.rewrite.strategy import with_strategy
 
 
@@ -63,7 +65,7 @@ def _grammar() -> Lark:
 
 # ------------------------------------------------------------- tree -> values
 def _query(statement: Tree[Token], default_name: str) -> Query:
-    name, pattern, strategy, where, window, *returns = statement.children
+    name, pattern, strategy, partition, where, window, *returns = statement.children
     conditions, skips = split_conditions(where)  # type: ignore[arg-type]
     line, column = statement.meta.line, statement.meta.column
     try:
@@ -77,6 +79,8 @@ def _query(statement: Tree[Token], default_name: str) -> Query:
         )
         if strategy is not None:
             query = _with_strategy(query, strategy)  # type: ignore[arg-type]
+        if partition is not None:
+            query = with_partition(query, name_of(partition.children[0]))  # type: ignore[union-attr, arg-type]
         if len(str(query)) > MAX_TEXT_LENGTH:  # plans and checkpoints hold it as text
             raise QueryError(f"written out, the query has more than {MAX_TEXT_LENGTH} characters; shorten it")
     except QueryError as err:
@@ -110,12 +114,15 @@ def _build_pattern(node: Tree[Token]) -> Pattern:
         named = types[0] if alias is None else name_of(alias)  # type: ignore[arg-type]
         delay_us = 0 if timer is None else _window(timer, "timer", "A a @ 5 s")  # type: ignore[arg-type]
         return EventRef(types[0], named, tuple(types[1:]), delay_us)
+    if node.data in ("seq", "conjunction"):
+        parts = [Optional(_pattern(c.children[0])) if c.data == "optional" else _pattern(c) for c in below]  # type: ignore[arg-type]
+        return expanded(Seq if node.data == "seq" else And, parts)
     children = tuple(_pattern(child) for child in below if child.data != "size")
     match str(node.data):
-        case "seq":
-            return Seq(children)
-        case "conjunction":
-            return And(children)
+        case "optional":
+            raise QueryError(
+                f"OPT({children[0]}) stands outside of SEQ and AND; write it as in SEQ(A a, OPT(B b), C c)"
+            )
         case "disjunction":
             return Or(children)
         case "kleene" | "runs" as kind:
