@@ -89,7 +89,7 @@ class UnitGroup:
         for operator in plan.operators:
             numbers = [
                 number
-                for number in range(routing.active_units(operator))
+                for number in range(plan.roles(operator).active_units)
                 if hosted is None or (operator.name, number) in hosted
             ]
             if operator.inputs and numbers:

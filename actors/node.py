@@ -76,7 +76,7 @@ class UnitNode:
             topology.routing[process.part], codecs.bound(process.part), self._strings, part=process.part
         )
         if state is not None:
-            self._group.restore(self._states.decode(state, f"the checkpoint of {name}").group)
+            self._group.restore(self._states.decode(state, f"the checkpoint of {name}", verified=True).group)
 
     def receive(self, message: Message) -> None:
         """Delivers a message, and those that waited for it, and sends what comes of it."""

@@ -6,6 +6,7 @@ One class for each kind of operator, because Ray's dashboard groups actors by th
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +25,7 @@ from actors.latency import LatencySummary
 from actors.metrics import SinkMetrics, UnitMetrics
 from actors.node import SinkNode, UnitNode
 from actors.reports import UnitReport
-from decopa.planning.plan import Rule
+from decopa.planning.roles import Rule
 from shuffler.exchange.channel import Message
 from shuffler.exchange.node import Marks
 from shuffler.exchange.outbox import FlushPolicy
@@ -224,13 +225,17 @@ class Sink(Shell):
                 cut=self._cuts.put,
             )
             self._node.sink.warm_up()
+        #: Matches are taken from another thread than they arrive in.
+        self._arrival = threading.Condition()
         self._metrics = Publisher(SinkMetrics(self._node).show) if setup.metrics else None
 
     def deliver(self, message: Message) -> None:
-        with self.working():
+        with self.working(), self._arrival:
             self._node.receive(message)
             if self._node.finished:
                 self.end()
+            if self._node.sink.rows or self._node.finished:
+                self._arrival.notify_all()
 
     def mark(self, marks: Marks) -> None:
         with self.working():
@@ -238,8 +243,19 @@ class Sink(Shell):
 
     def take(self) -> pa.Table:
         """The matches that came since the last call, in canonical order."""
-        with self.working():
+        with self.working(), self._arrival:
             return self._node.sink.take()
+
+    @ray.method(concurrency_group=CONTROL)
+    def arriving(self, patience_s: float) -> tuple[pa.Table | None, int]:
+        """As `take`, as soon as there are some; None if none have come within `patience_s`, or the stream has ended.
+
+        With the watermark: no later match ends before it.
+        """
+        with self.working(), self._arrival:
+            self._arrival.wait_for(lambda: self._node.sink.rows or self._ended.is_set(), patience_s)
+            found = self._node.sink.take() if self._node.sink.rows else None
+            return found, self._node.watermark_us
 
     @ray.method(concurrency_group=CONTROL)
     def matches_before(self, number: int) -> pa.Table:

@@ -13,7 +13,7 @@ from actors.operators.kleene import KleeneBinaryLogic, KleeneUnaryLogic
 from actors.operators.negation import NegationLogic
 from actors.operators.succession import SuccessionLogic
 from decopa.errors import CheckpointError, LimitError
-from decopa.planning.plan import Rule
+from decopa.planning.roles import Rule
 from shuffler.routing.table import NOTHING_YET
 from shuffler.rows.batch import Batch
 
@@ -63,7 +63,7 @@ class ProcessingUnit:
         self._max_state_bytes, self._spills = max_state_bytes, spill is not None
         self.memory = StateMemory(max_state_bytes, spill)
         spec = replace(spec, memory=self.memory)
-        self.logic = _LOGIC[spec.plan.rule(spec.operator)](spec)  # type: ignore[call-arg]
+        self.logic = _LOGIC[spec.roles.rule](spec)  # type: ignore[call-arg]
         self._watermarks = dict.fromkeys(channels, NOTHING_YET)
         self._sides = dict.fromkeys({channel.side for channel in channels}, NOTHING_YET)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from actors.ray_unit import UNIT_CLASSES, Sink, SinkSetup, SinkStatus, StateStor
 from cluster.options import RayOptions
 from cluster.placement import Places
 from decopa.errors import DecoPaError, DeployError
-from decopa.planning.plan import Rule
+from decopa.planning.roles import Rule
 from shuffler.exchange.ray_links import PeerFailed
 from shuffler.exchange.ray_shell import as_actor
 from shuffler.exchange.ray_shuffler import Shuffler, ShufflerSetup, ShufflerStatus
@@ -209,14 +209,18 @@ class Deployment:
 
     def wait_for(self, call: Any, timeout_s: float | None = None) -> bool:
         """Waits for a call to an actor, or for `timeout_s`; says whether it is done. Raises if any actor fails."""
-        ready, _ = ray.wait([call, *self._watches], num_returns=1, timeout=timeout_s, fetch_local=False)
-        for one in ready:
-            if one in self._watches:
-                name = self._watches.pop(one)
-                self._check(one, name)
-                return self.wait_for(call, timeout_s)  # that actor has ended as it should
-            return True
-        return False
+        return self.first_of([call], timeout_s) is not None
+
+    def first_of(self, calls: Sequence[Any], timeout_s: float | None = None) -> Any | None:
+        """The first of some calls to actors that is done; None if none is within `timeout_s`. Raises if any actor
+        fails. May be called from several threads."""
+        while True:
+            ready, _ = ray.wait([*calls, *list(self._watches)], num_returns=1, timeout=timeout_s, fetch_local=False)
+            if not ready or ready[0] in calls:
+                return ready[0] if ready else None
+            name = self._watches.pop(ready[0], None)
+            if name is not None:  # else another thread has seen it first
+                self._check(ready[0], name)  # that actor has ended as it should, or this raises
 
     def result(self, call: Any, name: str) -> Any:
         """What a call returned; a failure is told by its cause."""

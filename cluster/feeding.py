@@ -10,17 +10,22 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from shuffler.exchange.outbox import FlushPolicy
 from shuffler.rows.columns import Place, timestamps_us
 from shuffler.rows.events import EventFormat
 from shuffler.source.pacing import Replay
+from shuffler.source.stopping import StreamStopped
 from shuffler.source.trace import Block, TraceSource
 
 #: Events in a block; a shuffler has two at a time.
 BLOCK_ROWS = 131_072
-#: A live stream that brings nothing for this long has paused: what waits in outboxes is passed on.
-PAUSE_S = 0.02
+#: A live stream that brings nothing for this long has paused: what waits in outboxes is passed on. As long as rows wait
+#: for company there.
+PAUSE_S = FlushPolicy().interval_s
 
 
+#: How often to look whether a stream that pauses was asked to stop.
+_LOOK_S = 0.05
 #: A block of a paced replay takes no longer than this, since checkpoints begin between blocks.
 _BLOCK_S = 0.2
 _LEAST_ROWS = 64
@@ -43,6 +48,7 @@ class FeedBlock:
     rows: int
     place: Place
     first_ts: int
+    last_ts: int
 
 
 class BlockSource(Protocol):
@@ -64,8 +70,9 @@ class BlockSource(Protocol):
 class TraceBlocks:
     """A trace or live stream that this process reads."""
 
-    def __init__(self, source: TraceSource, rows: int = BLOCK_ROWS) -> None:
-        self._source, self._rows = source, rows
+    def __init__(self, source: TraceSource, rows: int = BLOCK_ROWS, *, stopped: threading.Event | None = None) -> None:
+        """Once `stopped` is set, a live stream raises StreamStopped."""
+        self._source, self._rows, self._stopped = source, rows, stopped or threading.Event()
 
     @property
     def format(self) -> EventFormat:
@@ -76,22 +83,15 @@ class TraceBlocks:
         return self._source.row_count is not None
 
     def feed_blocks(self, attributes: Collection[str], skip: int = 0) -> Iterator[FeedBlock | None]:
-        blocks = self._source.blocks(attributes, self._rows)
-        for block in blocks if self.replayable else _with_pauses(blocks):
-            if block is None:
-                yield None
-                continue
-            passed = min(skip, block.rows.num_rows)
-            skip -= passed
-            if passed < block.rows.num_rows:
-                block = Block(block.rows.slice(passed), block.place.after(passed)) if passed else block
-                yield pack_block(block, self.format)
+        blocks = self._source.blocks(attributes, self._rows, skip=skip)
+        for block in blocks if self.replayable else _with_pauses(blocks, self._stopped):
+            yield None if block is None else pack_block(block, self.format)
 
 
 def pack_block(block: Block, form: EventFormat) -> FeedBlock:
-    ts = form.columns.clock
-    first = timestamps_us(block.rows.column(ts).slice(0, 1), ts, block.place)
-    return FeedBlock(_stream_of(block.rows), block.rows.num_rows, block.place, int(first[0]))
+    ts, rows = form.columns.clock, block.rows.num_rows
+    first, last = (int(timestamps_us(block.rows.column(ts).slice(row, 1), ts, block.place)[0]) for row in (0, rows - 1))
+    return FeedBlock(_stream_of(block.rows), rows, block.place, first, last)
 
 
 def _stream_of(rows: pa.RecordBatch) -> pa.Buffer:
@@ -102,13 +102,13 @@ def _stream_of(rows: pa.RecordBatch) -> pa.Buffer:
     return stream.getvalue()
 
 
-def _with_pauses(blocks: Iterator[Block]) -> Iterator[Block | None]:
+def _with_pauses(blocks: Iterator[Block], stopped: threading.Event) -> Iterator[Block | None]:
     """The blocks as they come, with one None whenever the next one takes a while."""
     arrived: queue.Queue[Block | BaseException | None] = queue.Queue(maxsize=2)
-    stopped = threading.Event()
+    left = threading.Event()
 
     def put(item: Block | BaseException | None) -> None:
-        while not stopped.is_set():
+        while not left.is_set():
             try:
                 arrived.put(item, timeout=0.5)
                 return
@@ -119,7 +119,7 @@ def _with_pauses(blocks: Iterator[Block]) -> Iterator[Block | None]:
         try:
             for block in blocks:
                 put(block)
-                if stopped.is_set():
+                if left.is_set():
                     return
             put(None)
         except BaseException as err:
@@ -129,9 +129,9 @@ def _with_pauses(blocks: Iterator[Block]) -> Iterator[Block | None]:
     reader.start()
     paused = False
     try:
-        while True:
+        while not stopped.is_set():
             try:
-                item = arrived.get(timeout=PAUSE_S)
+                item = arrived.get(timeout=_LOOK_S if paused else PAUSE_S)
             except queue.Empty:
                 if not paused:
                     paused = True
@@ -143,5 +143,6 @@ def _with_pauses(blocks: Iterator[Block]) -> Iterator[Block | None]:
             if isinstance(item, BaseException):
                 raise item
             yield item
+        raise StreamStopped
     finally:
-        stopped.set()
+        left.set()

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from costmodel.capacity import Capacity
-from decopa.choices import PLACEMENTS
-from decopa.errors import DeployError
+from decopa.choices import DEFAULT_CHECKPOINT_S, PLACEMENTS
+from decopa.errors import CheckpointError, DeployError
 from shuffler.exchange.outbox import FlushPolicy
 from shuffler.source.pacing import Replay
 
@@ -48,3 +48,20 @@ class RayOptions:
         for name in ("shufflers", "batch_size", "window"):
             if getattr(self, name) < 1:
                 raise DeployError(f"{name} must be at least 1, got {getattr(self, name)}")
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """Where checkpoints go (a path or a URI that pyarrow knows, seen by all nodes), how often, and how many stay.
+
+    `retries` is how often a run restarts without having completed a checkpoint in between.
+    """
+
+    location: str
+    every_s: float = DEFAULT_CHECKPOINT_S
+    keep: int = 3
+    retries: int = 5
+
+    def __post_init__(self) -> None:
+        if self.every_s <= 0 or self.keep < 1 or self.retries < 0:
+            raise CheckpointError("checkpoints need a positive interval, and one at least must be kept")

@@ -35,22 +35,19 @@ class Pipeline:
         code_of, routing = source.strings.pin, RoutingTable(plan)
         self.sink = MatchSink(bound, layout_of(bound, plan.root.sub_query), source.format, source.strings)
         self._feeder = LeafFeeder(plan, bound, source.strings, routing=routing)
+        self._hosting = partial(UnitGroup, plan, bound, code_of, routing=routing)
         self._groups = [
-            UnitGroup(
-                plan,
-                bound,
-                code_of,
-                routing=routing,
-                limits=limits,
-                outside=partial(self._outside, copy),
-                copy=copy,
-                interleaving=interleaving,
-            )
+            self._hosting(limits=limits, outside=partial(self._outside, copy), copy=copy, interleaving=interleaving)
             for copy in range(plan.slices)
         ]
         self._watermarks = {
             (copy, sender): NOTHING_YET for copy in range(plan.slices) for sender in routing.senders(plan.root)
         }
+
+    def warm_up(self) -> None:
+        """Loads compiled loops, so that the first events need not wait."""
+        self._hosting(limits=Limits(), outside=lambda delivery: None).sample()
+        self.sink.warm_up()
 
     def feed(self, events: EventBatch) -> None:
         """Sends a batch of events through the plan until nothing is on its way."""

@@ -37,6 +37,7 @@ class Places:
     def __init__(self, topology: Topology, placement: Placement) -> None:
         self._names = [*topology.shuffler_names, *(unit.name for unit in topology.units)]
         operators = {unit.name: unit.operator for unit in topology.units}
+        operators |= dict(zip(topology.shuffler_names, topology.shuffler_keys, strict=True))
         pins = dict(placement.pins or {})
         _check_pins(pins, {*self._names, *operators.values()})
         bundles = []

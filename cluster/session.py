@@ -45,6 +45,8 @@ class Session:
         self._names = list(deployment.shufflers)
         self._calls: dict[str, deque[Any]] = {name: deque() for name in self._names}
         self._start: ReplayStart | None = None
+        #: The time of the last event that was fed: none earlier follows.
+        self._last_ts = NOTHING_YET
         self._told = time.monotonic()
         #: Events and blocks that were fed so far: the place in the stream.
         self.events = self.blocks = 0
@@ -75,6 +77,7 @@ class Session:
         self._wait_for_room(name, _BLOCKS_IN_FLIGHT)
         shuffler = self._deployment.shufflers[name]
         self._calls[name].append(shuffler.feed.remote(block.content, block.place, self.events, self._start))
+        self._last_ts = max(self._last_ts, block.last_ts)
         self.events += block.rows
         self.blocks += 1
         self._step()
@@ -85,7 +88,12 @@ class Session:
             self._wait_for_room(name, 1)
 
     def flush(self, watermark_us: int = NOTHING_YET) -> None:
-        """Passes on what waits in shufflers: the stream has nothing more for the moment."""
+        """Passes on what waits in any process: the stream has nothing more for the moment.
+
+        Every shuffler learns how far the stream has come, also one whose turn was not last, and no event before the
+        watermark follows.
+        """
+        watermark_us = max(watermark_us, self._last_ts)
         for name in self._names:
             self._wait_for_room(name, 1)
             self._calls[name].append(self._deployment.shufflers[name].flush.remote(watermark_us))

@@ -1,4 +1,4 @@
 """The cost model: rates, selectivities, operator costs, sustainable throughput, capacities, statistics.
 
-Imports `decopa.query` and `decopa.language`. Works on numbers and Arrow tables; knows no plan, no actor, no Spark.
+Imports `decopa.query` and `decopa.language`. Works on numbers and columns of them; knows no plan, no actor, no Spark.
 """

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from decopa.choices import Objective
-from decopa.documents import check_fields, number, read_document, value_of_kind
+from decopa.documents import read_document
 from decopa.errors import StatisticsError
 from decopa.query.names import duration_text
 from decopa.query.query import MAX_WINDOW_US
@@ -101,12 +101,15 @@ class Capacity:
     @classmethod
     def from_json(cls, text: str, name: str = "capacity.json") -> Capacity:
         """Reads what `to_json` wrote; `name` is how messages call the file."""
-        document = read_document(text, format=FORMAT, version=VERSION, name=name, command="decopa calibrate")
-        fields = ("format", "version", "max_ingestion", "max_comparisons")
-        check_fields(document, fields, ("window_us", "max_emission", "measured"), name)
-        window_us = value_of_kind(document, "window_us", int, name) if "window_us" in document else None
-        emission = number(document, "max_emission", name) if "max_emission" in document else None
-        ingestion, comparisons = (number(document, key, name) for key in ("max_ingestion", "max_comparisons"))
+        document = read_document(
+            text, format=FORMAT, version=VERSION, name=name, error=StatisticsError, remedy="run `decopa calibrate`"
+        )
+        document.check_fields(
+            ("format", "version", "max_ingestion", "max_comparisons"), ("window_us", "max_emission", "measured")
+        )
+        window_us = document.value("window_us", int) if "window_us" in document else None
+        emission = document.number("max_emission") if "max_emission" in document else None
+        ingestion, comparisons = (document.number(key) for key in ("max_ingestion", "max_comparisons"))
         try:
             return cls(ingestion, comparisons, window_us, emission)
         except StatisticsError as err:

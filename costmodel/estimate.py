@@ -21,7 +21,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pyarrow as pa
 
 from costmodel.events import EventColumns, Ints
 from costmodel.meeting import Mask, MeetingPairs, Relation, fulfilling, meeting_pairs
@@ -47,7 +46,6 @@ from decopa.query.predicate import (
     Node,
     Predicate,
     aliases_of,
-    attributes,
     compares_neighbours,
     is_self_pair,
     rewrite,
@@ -70,21 +68,14 @@ class Estimate:
     notices: tuple[str, ...] = ()
 
 
-def estimate_statistics(
-    query: Query, trace: pa.Table | EventColumns, *, pairs: int = DEFAULT_PAIRS, seed: int = 0
-) -> Estimate:
-    """What the planner needs to know about the trace for this query; the same seed gives the same statistics.
+def estimate_statistics(query: Query, events: EventColumns, *, pairs: int = DEFAULT_PAIRS, seed: int = 0) -> Estimate:
+    """What the planner needs to know about the events for this query; the same seed gives the same statistics.
 
     At most `pairs` pairs are looked at for each pair of positions that a condition connects; if there are fewer, all.
     A share of which no example was found counts as half an example, since never cannot be told from rarely.
     """
     if pairs < 1:
         raise StatisticsError(f"a selectivity needs at least one pair to look at, got {pairs}")
-    if isinstance(trace, EventColumns):
-        events = trace
-    else:
-        needed = {attr.name for predicate in query.conditions for attr in attributes(predicate)}
-        events = EventColumns.from_table(trace, attributes=needed)
     return Estimator(query, events, pairs, np.random.default_rng(seed)).estimate()
 
 

@@ -18,6 +18,8 @@ from costmodel.logarithms import LOG_MAX, LOG_ZERO, clamped, log_expm1, log_of, 
 
 #: A term below its hill's top by this many powers of e does not count in double precision.
 _NEGLIGIBLE = 45.0
+#: By how much a logarithm may fall from one place of a sum to the next.
+_CLOSE = 0.02
 #: For slopes of logarithms.
 _STEP = 1e-4
 #: Up to this size, binomials are computed as whole numbers.
@@ -94,7 +96,9 @@ def _log_hill_sum(count: int, log_member: float, log_pair: float) -> float:
     if highest >= LOG_MAX:
         return LOG_MAX
     spread = 1 / math.sqrt(1 / (count - top + 1) + 1 / (top + 1) - log_pair)
-    step = max(1, int(spread / 4))
+    # A hill that is cut off at its top, at size 1 or `count`, falls at a slope instead: places lie close on it.
+    slope = max((highest - log_term(near) for near in (top - 1, top + 1) if 1 <= near <= count), default=0.0)
+    step = max(1, int(min(spread / 4, _CLOSE / slope if slope > 0 else math.inf)))
     summed = 1.0
     for direction in (-step, step):
         size = top + direction

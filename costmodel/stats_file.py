@@ -27,7 +27,7 @@ from dataclasses import asdict
 from typing import Any
 
 from costmodel.statistics import Pair, PairSelectivity, RateProfile, Statistics, SubQuerySelectivity
-from decopa.documents import check_fields, fail, kind_of, number, numbers, read_document, texts, value_of_kind
+from decopa.documents import Document, as_document, read_document
 from decopa.errors import StatisticsError
 
 FORMAT = "decopa-stats"
@@ -64,25 +64,26 @@ def to_json(statistics: Statistics) -> str:
 
 def from_json(text: str, name: str = "stats.json") -> Statistics:
     """Reads what `to_json` wrote or a person did; `name` is how messages call the file."""
-    document = read_document(text, format=FORMAT, version=VERSION, name=name, command="decopa stats")
-    check_fields(document, _REQUIRED, _OPTIONAL, name)
-    entries = value_of_kind(document, "selectivities", list, name)
+    document = read_document(
+        text, format=FORMAT, version=VERSION, name=name, error=StatisticsError, remedy="run `decopa stats`"
+    )
+    document.check_fields(_REQUIRED, _OPTIONAL)
     found: dict[str, list[Any]] = {"types": [], "aliases": [], "sub_query": []}
-    for index, entry in enumerate(entries):
-        _read_selectivity(entry, f"{name}: selectivities[{index}]", found)
-    given_default = document.get("default_selectivity") is not None
+    for entry in document.objects("selectivities"):
+        _read_selectivity(entry, found)
+    given_default = document.fields.get("default_selectivity") is not None
     with _located(name):
         return Statistics(
-            window_us=value_of_kind(document, "window_us", int, name),
-            rates=numbers(document, "rates", name),
+            window_us=document.value("window_us", int),
+            rates=document.numbers("rates"),
             type_pairs=tuple(found["types"]),
             alias_pairs=tuple(found["aliases"]),
             sub_queries=tuple(found["sub_query"]),
-            filter_shares=numbers(document, "filter_shares", name),
-            default_selectivity=number(document, "default_selectivity", name) if given_default else None,
-            measured_for=texts(document, "measured_for", name),
-            profiles=_read_profiles(document, name),
-            meetings=_read_meetings(document, name),
+            filter_shares=document.numbers("filter_shares", optional=True),
+            default_selectivity=document.number("default_selectivity") if given_default else None,
+            measured_for=document.texts("measured_for", optional=True),
+            profiles=_read_profiles(document),
+            meetings=_read_meetings(document),
             name=name,
         )
 
@@ -94,54 +95,48 @@ def _entry(subject: dict[str, Any], known: PairSelectivity | SubQuerySelectivity
     return entry
 
 
-def _read_profiles(document: dict[str, Any], name: str) -> dict[str, RateProfile]:
-    entries: dict[str, Any] = value_of_kind(document, "profiles", dict, name) if "profiles" in document else {}
+def _read_profiles(document: Document) -> dict[str, RateProfile]:
+    entries: dict[str, Any] = document.value("profiles", dict) if "profiles" in document else {}
     found = {}
-    for event_type in entries:
-        where = f"{name}: profiles: '{event_type}'"
-        entry = value_of_kind(entries, event_type, dict, f"{name}: profiles")
-        check_fields(entry, _PROFILE, (), where)
-        with _located(where):
-            found[event_type] = RateProfile(**{field: number(entry, field, where) for field in _PROFILE})
+    for event_type, value in entries.items():
+        entry = as_document(value, f"{document.where}: profiles: '{event_type}'", document.error)
+        entry.check_fields(_PROFILE)
+        with _located(entry.where):
+            found[event_type] = RateProfile(**{field: entry.number(field) for field in _PROFILE})
     return found
 
 
-def _read_meetings(document: dict[str, Any], name: str) -> dict[Pair, float]:
-    entries = value_of_kind(document, "meetings", list, name) if "meetings" in document else []
+def _read_meetings(document: Document) -> dict[Pair, float]:
     found: dict[Pair, float] = {}
-    for index, entry in enumerate(entries):
-        where = f"{name}: meetings[{index}]"
-        if not isinstance(entry, dict):
-            fail(where, f"must be an object, got {kind_of(entry)}")
-        check_fields(entry, ("types", "times"), (), where)
-        types = texts(entry, "types", where)
-        if len(types) != 2:
-            fail(where, f"'types' must be two names, got {len(types)}")
-        first, second = types
-        if found.setdefault((first, second), value := number(entry, "times", where)) != value:
-            fail(where, f"{second} after {first} is there twice, with different numbers; keep one")
+    for entry in document.objects("meetings", optional=True):
+        entry.check_fields(("types", "times"))
+        first, second = _two_names(entry, "types")
+        if found.setdefault((first, second), value := entry.number("times")) != value:
+            entry.fail(f"{second} after {first} is there twice, with different numbers; keep one")
     return found
 
 
-def _read_selectivity(entry: Any, where: str, found: dict[str, list[Any]]) -> None:
+def _read_selectivity(entry: Document, found: dict[str, list[Any]]) -> None:
     """Adds the entry to what was found for its kind of subject."""
-    if not isinstance(entry, dict):
-        fail(where, f"must be an object, got {kind_of(entry)}")
     subjects = [name for name in found if name in entry]
     if len(subjects) != 1:
-        fail(where, 'needs one of "types", "aliases" and "sub_query", as in {"types": ["A", "B"], "selectivity": 0.1}')
+        entry.fail('needs one of "types", "aliases" and "sub_query", as in {"types": ["A", "B"], "selectivity": 0.1}')
     (subject,) = subjects
-    check_fields(entry, (subject, "selectivity"), ("standard_error",), where)
-    value = number(entry, "selectivity", where)
-    error = number(entry, "standard_error", where) if "standard_error" in entry else 0.0
-    with _located(where):
+    entry.check_fields((subject, "selectivity"), ("standard_error",))
+    value = entry.number("selectivity")
+    error = entry.number("standard_error") if "standard_error" in entry else 0.0
+    with _located(entry.where):
         if subject == "sub_query":
-            found[subject].append(SubQuerySelectivity(value_of_kind(entry, subject, str, where), value, error))
-            return
-        names = texts(entry, subject, where)
-        if len(names) != 2:
-            fail(where, f"'{subject}' must be two names, got {len(names)}")
-        found[subject].append(PairSelectivity(*names, value, error))
+            found[subject].append(SubQuerySelectivity(entry.value(subject, str), value, error))
+        else:
+            found[subject].append(PairSelectivity(*_two_names(entry, subject), value, error))
+
+
+def _two_names(entry: Document, key: str) -> Pair:
+    names = entry.texts(key)
+    if len(names) != 2:
+        entry.fail(f"'{key}' must be two names, got {len(names)}")
+    return names[0], names[1]
 
 
 @contextmanager

@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from actors.columnar.memory import Spill
     from actors.group import Limits
-    from cluster.checkpoint.recovery import Checkpoints
-    from cluster.options import Placement, RayOptions
+    from cluster.options import Checkpoints, Placement, RayOptions
     from costmodel.capacity import Capacity
     from costmodel.statistics import Statistics
-    from decopa.choices import Objective
+    from decopa.api import (
+        calibrate,
+        make_plan,
+        plan,
+        resume,
+        run,
+        run_detailed,
+        run_with_checkpoints,
+        scale,
+        stats,
+        stream,
+        watch,
+    )
+    from decopa.choices import Objective, Reading
     from decopa.errors import (
         CheckpointError,
         DecoPaError,
+        DecoPaWarning,
         DeployError,
         LimitError,
+        OutputError,
         PlanError,
         QueryError,
         StatisticsError,
@@ -25,73 +40,118 @@ if TYPE_CHECKING:
     from decopa.language.text.parser import parse, parse_workload
     from decopa.planning.plan import Plan
     from decopa.query.query import Query
-    from decopa.runs.checkpointed import resume, run_with_checkpoints
-    from decopa.runs.execute import RunResult, make_plan, plan, run, run_detailed
-    from decopa.runs.streaming import stream
+    from decopa.report.explain import explain
+    from decopa.runs.live import LiveRun, LiveSummary
+    from decopa.runs.result import RunResult
+    from decopa.runs.scale_test import ScaleSettings
+    from decopa.runs.spec import Output, Planning, RunSpec, TraceOptions
+    from decopa.runs.watch import Watch
     from shuffler.rows.events import TraceColumns
     from shuffler.source.dead_letters import BadRows
     from shuffler.source.lateness import Lateness
     from shuffler.source.pacing import Replay
 
 __version__ = "0.1.0"
-_HOME = {
-    "Limits": "actors.group",
-    "Spill": "actors.columnar.memory",
-    "BadRows": "shuffler.source.dead_letters",
-    "Lateness": "shuffler.source.lateness",
-    "Placement": "cluster.options",
-    "RayOptions": "cluster.options",
-    "Replay": "shuffler.source.pacing",
-    "RunResult": "decopa.runs.execute",
-    "TraceColumns": "shuffler.rows.events",
-    "Capacity": "costmodel.capacity",
-    "Objective": "decopa.choices",
-    "Statistics": "costmodel.statistics",
-    "make_plan": "decopa.runs.execute",
-    "plan": "decopa.runs.execute",
-    "run": "decopa.runs.execute",
-    "run_detailed": "decopa.runs.execute",
-    "Checkpoints": "cluster.checkpoint.recovery",
-    "resume": "decopa.runs.checkpointed",
-    "run_with_checkpoints": "decopa.runs.checkpointed",
-    "stream": "decopa.runs.streaming",
-    "CheckpointError": "decopa.errors",
-    "DecoPaError": "decopa.errors",
-    "DeployError": "decopa.errors",
-    "LimitError": "decopa.errors",
-    "PlanError": "decopa.errors",
-    "QueryError": "decopa.errors",
-    "StatisticsError": "decopa.errors",
-    "TraceError": "decopa.errors",
-    "Plan": "decopa.planning.plan",
-    "parse": "decopa.language.text.parser",
-    "parse_workload": "decopa.language.text.parser",
-    "Query": "decopa.query.query",
+#: Where the public names live; they load on first use, so that `import decopa` is quick and Ray loads only when needed.
+_HOMES = {
+    "actors.columnar.memory": ("Spill",),
+    "actors.group": ("Limits",),
+    "cluster.options": (
+        "Checkpoints",
+        "Placement",
+        "RayOptions",
+    ),
+    "costmodel.capacity": ("Capacity",),
+    "costmodel.statistics": ("Statistics",),
+    "decopa.api": (
+        "calibrate",
+        "make_plan",
+        "plan",
+        "resume",
+        "run",
+        "run_detailed",
+        "run_with_checkpoints",
+        "scale",
+        "stats",
+        "stream",
+        "watch",
+    ),
+    "decopa.choices": (
+        "Objective",
+        "Reading",
+    ),
+    "decopa.errors": (
+        "CheckpointError",
+        "DecoPaError",
+        "DecoPaWarning",
+        "DeployError",
+        "LimitError",
+        "OutputError",
+        "PlanError",
+        "QueryError",
+        "StatisticsError",
+        "TraceError",
+    ),
+    "decopa.language.text.parser": (
+        "parse",
+        "parse_workload",
+    ),
+    "decopa.planning.plan": ("Plan",),
+    "decopa.query.query": ("Query",),
+    "decopa.report.explain": ("explain",),
+    "decopa.runs.live": ("LiveRun", "LiveSummary"),
+    "decopa.runs.result": ("RunResult",),
+    "decopa.runs.scale_test": ("ScaleSettings",),
+    "decopa.runs.spec": (
+        "Output",
+        "Planning",
+        "RunSpec",
+        "TraceOptions",
+    ),
+    "decopa.runs.watch": ("Watch",),
+    "shuffler.rows.events": ("TraceColumns",),
+    "shuffler.source.dead_letters": ("BadRows",),
+    "shuffler.source.lateness": ("Lateness",),
+    "shuffler.source.pacing": ("Replay",),
 }
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "BadRows",
     "Capacity",
     "CheckpointError",
     "Checkpoints",
     "DecoPaError",
+    "DecoPaWarning",
     "DeployError",
     "Lateness",
     "LimitError",
     "Limits",
+    "LiveRun",
+    "LiveSummary",
     "Objective",
+    "Output",
+    "OutputError",
     "Placement",
     "Plan",
     "PlanError",
+    "Planning",
     "Query",
     "QueryError",
     "RayOptions",
+    "Reading",
     "Replay",
     "RunResult",
+    "RunSpec",
+    "ScaleSettings",
     "Spill",
     "Statistics",
     "StatisticsError",
     "TraceColumns",
     "TraceError",
+    "TraceOptions",
+    "Watch",
+    "calibrate",
+    "explain",
     "make_plan",
     "parse",
     "parse_workload",
@@ -100,14 +160,41 @@ __all__ = [
     "run",
     "run_detailed",
     "run_with_checkpoints",
+    "scale",
+    "stats",
     "stream",
+    "watch",
 ]
 
 
+def _check_own_packages() -> None:
+    """Refuses a module of the user that stands in the way of a package of ours: its import would fail with a riddle."""
+    from importlib.util import find_spec
+    from pathlib import Path
+
+    home = Path(__file__).resolve().parents[1]
+    for name in ("actors", "cluster", "costmodel", "shuffler"):
+        found = find_spec(name)
+        origin = None if found is None else found.origin
+        if origin is not None and Path(origin).resolve().parents[1] != home:
+            raise ImportError(f"'{origin}' hides decopa's package '{name}'; rename it, or run from another folder")
+
+
 def __getattr__(name: str) -> Any:
-    """Loads the public names on first use: the packages below import `decopa.query` without what is above them."""
-    if name not in _HOME:
-        raise AttributeError(f"module 'decopa' has no attribute '{name}'")
+    """Loads a public name, or the module `builder`, on first use."""
     import importlib
 
+    if name == "builder":
+        return importlib.import_module("decopa.language.builder")
+    if name not in _HOME:
+        raise AttributeError(f"module 'decopa' has no attribute '{name}'")
+    if "IPython" in sys.modules:  # values draw themselves in a notebook
+        importlib.import_module("decopa.report.notebook").install()
     return getattr(importlib.import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, "builder"})
+
+
+_check_own_packages()

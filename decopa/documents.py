@@ -1,85 +1,149 @@
-"""JSON documents of the cost model: parsed, their kind and version checked, their fields read with clear errors."""
+"""The one reader of JSON documents: plans, statistics, capacities, manifests, points of scaling tests.
+
+A document is parsed, its format and version are checked, and its fields are read with errors that name the place.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from typing import Any, NoReturn
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, NoReturn, TypeVar
 
-from decopa.errors import StatisticsError, did_you_mean
+from decopa.errors import DecoPaError, did_you_mean
 
+Record = TypeVar("Record")
 _KINDS = {
     int: "a whole number", float: "a number", str: "a text", list: "a list", dict: "an object", bool: "true or false",
 }  # fmt: skip
+#: How the fields of a record are annotated, and what JSON has for them.
+_ANNOTATIONS: dict[str, tuple[type, ...]] = {
+    "str": (str,),
+    "int": (int,),
+    "float": (int, float),
+    "bool": (bool,),
+    "tuple": (tuple,),
+    "list": (list,),
+    "Mapping": (dict,),
+    "None": (type(None),),
+}
 
 
-def read_document(text: str, *, format: str, version: int, name: str, command: str) -> dict[str, Any]:
-    """The object in the text, if it is of this format and version; `command` is what makes a good one."""
+@dataclass(frozen=True, slots=True)
+class Document:
+    """An object of a JSON document; `where` is its place in messages, `error` the class of the errors it raises."""
+
+    fields: Mapping[str, Any]
+    where: str
+    error: type[DecoPaError]
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.fields
+
+    def check_fields(self, required: Collection[str], optional: Collection[str] = ()) -> None:
+        """Refuses missing and unknown fields."""
+        for key in required:
+            if key not in self.fields:
+                self.fail(f"'{key}' is missing")
+        for key in self.fields:
+            if key not in required and key not in optional:
+                self.fail(f"unknown field '{key}'{did_you_mean(key, [*required, *optional])}")
+
+    def value(self, key: str, kind: type) -> Any:
+        """A field that must be there, of a kind of JSON: int, str, bool, list or dict."""
+        if key not in self.fields:
+            self.fail(f"'{key}' is missing")
+        value = self.fields[key]
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            self.fail(f"'{key}' must be {_KINDS[kind]}, got {kind_of(value)}")
+        return value
+
+    def number(self, key: str) -> float:
+        if key not in self.fields:
+            self.fail(f"'{key}' is missing")
+        value = self.fields[key]
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            self.fail(f"'{key}' must be a number, got {kind_of(value)}")
+        try:
+            return float(value)
+        except OverflowError:
+            self.fail(f"'{key}' is too large a number")
+
+    def numbers(self, key: str, *, optional: bool = False) -> dict[str, float]:
+        """A field that maps names to numbers; one that is optional is empty if it is not there."""
+        if optional and key not in self.fields:
+            return {}
+        inner = Document(self.value(key, dict), f"{self.where}: {key}", self.error)
+        return {name: inner.number(name) for name in inner.fields}
+
+    def texts(self, key: str, *, optional: bool = False) -> tuple[str, ...]:
+        """A field that lists texts; one that is optional is empty if it is not there."""
+        values = [] if optional and key not in self.fields else self.value(key, list)
+        if not all(isinstance(value, str) for value in values):
+            self.fail(f"'{key}' must be a list of texts")
+        return tuple(values)
+
+    def objects(self, key: str, *, optional: bool = False) -> list[Document]:
+        """A field that lists objects, each with its place; one that is optional is empty if it is not there."""
+        values = [] if optional and key not in self.fields else self.value(key, list)
+        return [as_document(value, f"{self.where}: {key}[{at}]", self.error) for at, value in enumerate(values)]
+
+    def fail(self, problem: str) -> NoReturn:
+        raise self.error(f"{self.where}: {problem}")
+
+
+def read_json(content: str | bytes, *, name: str, error: type[DecoPaError]) -> Any:
+    """What the text holds, in which no object has a field twice."""
+
+    def without_repeats(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(items)
+        if len(found) < len(items):
+            keys = [key for key, _ in items]
+            raise error(f"{name}: '{next(key for key in keys if keys.count(key) > 1)}' is given twice; keep one")
+        return found
+
     try:
-        document = json.loads(text, object_pairs_hook=lambda items: _without_repeats(items, name))
+        return json.loads(content, object_pairs_hook=without_repeats)
     except (ValueError, RecursionError) as err:
-        raise StatisticsError(f"{name} is not JSON: {err}") from None
-    if not isinstance(document, dict) or document.get("format") != format:
-        raise StatisticsError(f'{name} is of another kind: it has no "format": "{format}"; run `{command}`')
-    if document.get("version") != version:
-        raise StatisticsError(
-            f"{name} has version {document.get('version')!r}, this decopa reads version {version}; run `{command}`"
-        )
-    return document
+        raise error(f"{name} is not JSON: {err}") from None
 
 
-def check_fields(item: Mapping[str, Any], required: Collection[str], optional: Collection[str], where: str) -> None:
-    """Refuses missing and unknown fields."""
-    for key in required:
-        if key not in item:
-            fail(where, f"'{key}' is missing")
-    for key in item:
-        if key not in required and key not in optional:
-            fail(where, f"unknown field '{key}'{did_you_mean(key, [*required, *optional])}")
+def read_document(
+    content: str | bytes, *, format: str, version: int, name: str, error: type[DecoPaError], remedy: str
+) -> Document:
+    """The object in the text, if it is of this format and version; `remedy` says how to get a good one."""
+    found = read_json(content, name=name, error=error)
+    if not isinstance(found, dict) or found.get("format") != format:
+        raise error(f'{name} is of another kind: it has no "format": "{format}"; {remedy}')
+    if found.get("version") != version:
+        raise error(f"{name} has version {found.get('version')!r}, this decopa reads version {version}; {remedy}")
+    return Document(found, name, error)
 
 
-def value_of_kind(item: Mapping[str, Any], key: str, kind: type, where: str) -> Any:
-    value = item[key]
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        fail(where, f"'{key}' must be {_KINDS[kind]}, got {kind_of(value)}")
-    return value
+def as_document(value: Any, where: str, error: type[DecoPaError]) -> Document:
+    """A value that must be an object."""
+    if not isinstance(value, dict):
+        raise error(f"{where}: must be an object, got {kind_of(value)}")
+    return Document(value, where, error)
 
 
-def number(item: Mapping[str, Any], key: str, where: str) -> float:
-    value = item[key]
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        fail(where, f"'{key}' must be a number, got {kind_of(value)}")
-    try:
-        return float(value)
-    except OverflowError:
-        fail(where, f"'{key}' is too large a number")
+def record_of(kind: type[Record], document: Document, *, largest: float | None = None) -> Record:
+    """The dataclass made of an object, which must have its fields, of their kinds, and no others.
 
-
-def numbers(item: Mapping[str, Any], key: str, where: str) -> dict[str, float]:
-    """A field that maps names to numbers; empty if it is not there."""
-    values: dict[str, Any] = value_of_kind(item, key, dict, where) if key in item else {}
-    return {name: number(values, name, f"{where}: {key}") for name in values}
-
-
-def texts(item: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
-    """A field that lists texts; empty if it is not there."""
-    values = value_of_kind(item, key, list, where) if key in item else []
-    if not all(isinstance(value, str) for value in values):
-        fail(where, f"'{key}' must be a list of texts")
-    return tuple(values)
+    With `largest`, numbers must lie between 0 and it.
+    """
+    known = {one.name: one for one in fields(kind)}  # type: ignore[arg-type]
+    needed = [name for name, one in known.items() if one.default is MISSING and one.default_factory is MISSING]
+    document.check_fields(needed, known)
+    for name, value in document.fields.items():
+        annotation = str(known[name].type)  # as in 'float | None'; of what is in a mapping or a list nothing is said
+        kinds = tuple(one for part in annotation.split(" | ") for one in _ANNOTATIONS[part.partition("[")[0]])
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            document.fail(f"'{name}' must be {annotation}, got {kind_of(value)}")
+        if largest is not None and isinstance(value, int | float) and not 0 <= value <= largest:
+            document.fail(f"'{name}' is {value}, which no run has written")
+    return kind(**document.fields)
 
 
 def kind_of(value: Any) -> str:
     return "null" if value is None else _KINDS.get(type(value), type(value).__name__)
-
-
-def fail(where: str, problem: str) -> NoReturn:
-    raise StatisticsError(f"{where}: {problem}")
-
-
-def _without_repeats(items: list[tuple[str, Any]], name: str) -> dict[str, Any]:
-    found = dict(items)
-    if len(found) < len(items):
-        keys = [key for key, _ in items]
-        fail(name, f"'{next(key for key in keys if keys.count(key) > 1)}' is given twice; keep one")
-    return found

@@ -61,6 +61,10 @@ class LimitError(DecoPaError):
     """A declared limit (matches, state) was exceeded; the run was stopped on purpose."""
 
 
+class DecoPaWarning(UserWarning):
+    """Something in the input deserves a look: the run goes on, and its result is exact."""
+
+
 def _one_line(message: str) -> str:
     if len(message) > _LONGEST_MESSAGE:
         message = f"{message[: _LONGEST_MESSAGE // 2]} ... {message[-_LONGEST_MESSAGE // 2 :]}"

@@ -92,11 +92,11 @@ def test_links_do_not_lead_out_of_the_folder_of_checkpoints(tmp_path: Path) -> N
     (outside / "secret").write_text("x")
     store = CheckpointStore(folder)
     (folder / "checkpoint-00000001").symlink_to(outside / "checkpoint")
-    (folder / "job.json").symlink_to(outside / "secret")
+    (folder / "run.json").symlink_to(outside / "secret")
     with pytest.raises(CheckpointError, match="leads out of the folder of checkpoints"):
         store.write_state(1, "q", b"state", 1)
     with pytest.raises(CheckpointError, match="leads out of the folder of checkpoints"):
-        store.read_job()
+        store.read_run()
     store.commit(Manifest(2, 1, "{}", 1, 5, 3, {}))
     store.prune(1)
     assert sorted(path.name for path in outside.iterdir()) == ["checkpoint", "secret"]
@@ -106,8 +106,8 @@ def test_links_do_not_lead_out_of_the_folder_of_checkpoints(tmp_path: Path) -> N
 def test_a_linked_folder_may_itself_hold_checkpoints(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    CheckpointStore(tmp_path / "link").write_job({})
-    assert (tmp_path / "real" / "job.json").is_file()
+    CheckpointStore(tmp_path / "link").write_run({})
+    assert (tmp_path / "real" / "run.json").is_file()
 
 
 def test_matches_are_not_staged_behind_a_link(tmp_path: Path) -> None:

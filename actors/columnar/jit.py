@@ -19,6 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+from decopa.files import replacing
+
 _interpreted = False
 _modules: dict[tuple[str, bool], ModuleType] = {}
 
@@ -102,10 +104,8 @@ def _import(source: str) -> ModuleType:
     name = "decopa_kernel_" + hashlib.sha256(source.encode()).hexdigest()[:32]
     path = cache_folder() / f"{name}.py"
     if not path.exists() or path.read_text() != source:
-        # Renamed into place, so that a process starting at the same moment never reads half a file.
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".tmp", delete=False) as file:
-            file.write(source)
-        os.replace(file.name, path)
+        with replacing(path) as temporary:  # a process that starts at the same moment never reads half a file
+            temporary.write_text(source)
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

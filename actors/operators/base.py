@@ -9,6 +9,7 @@ from typing import Protocol
 from actors.columnar.memory import StateMemory
 from actors.columnar.output import Counters
 from decopa.planning.plan import PlanOperator, QueryPlan
+from decopa.planning.roles import Roles
 from decopa.query.binding import BoundQuery
 from shuffler.rows.batch import Batch
 
@@ -23,6 +24,10 @@ class OperatorSpec:
     #: The code of a string constant in the columns that this unit sees.
     code_of: Callable[[str], int]
     memory: StateMemory = field(default_factory=StateMemory)
+
+    @property
+    def roles(self) -> Roles:
+        return self.plan.roles(self.operator)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from actors.columnar.pair_writer import Side
 from actors.columnar.store import Store
 from actors.operators.base import OperatorSpec
 from actors.operators.closure_source import GroupShape, MemberChecks, closure_source
-from decopa.planning.subquery import SubQuery
 from decopa.query.binding import BoundQuery, MemberConditions
 from decopa.query.kernel import HELPERS, ConditionWriter, Constants
 from decopa.query.predicate import Attr, Compare, Node, Predicate, rewrite
@@ -34,9 +33,9 @@ ARRIVAL = "#arrival"
 class Closure:
     """Forms groups as strip matches arrive; each group is formed once, when its last member has arrived."""
 
-    def __init__(self, spec: OperatorSpec, strip: SubQuery, counters: Counters) -> None:
+    def __init__(self, spec: OperatorSpec, counters: Counters) -> None:
         query = spec.bound.query
-        (self.alias,) = spec.operator.sub_query.closed - strip.closed
+        self.alias, strip = spec.roles.alias, spec.roles.strip(spec.operator.sub_query)
         self.window_us, self.counters = query.window_us, counters
         given = Side.of(spec.bound, strip).layout
         self.output = Side.of(spec.bound, spec.operator.sub_query).layout

@@ -9,7 +9,7 @@ from actors.operators.arrivals import Arrivals
 from actors.operators.base import LogicState, OperatorSpec
 from actors.operators.closure import Closure
 from actors.operators.join import JoinLogic
-from actors.operators.row_sets import FAMILIES, row_sets
+from actors.operators.row_sets import FAMILIES
 from shuffler.routing.table import NOTHING_YET
 from shuffler.rows.batch import Batch, joined
 from shuffler.rows.layout import layout_of
@@ -24,11 +24,10 @@ class KleeneUnaryLogic:
 
     def __init__(self, spec: OperatorSpec) -> None:
         self.counters = Counters()
-        source = spec.plan.inputs(spec.operator)[0].sub_query
-        self._closure = Closure(spec, source, self.counters)
+        self._closure = Closure(spec, self.counters)
         self._watermark = NOTHING_YET
         runs = self._closure.alias in spec.bound.query.run_aliases
-        self._arrivals = Arrivals(layout_of(spec.bound, source)) if runs else None
+        self._arrivals = Arrivals(layout_of(spec.bound, spec.plan.inputs(spec.operator)[0].sub_query)) if runs else None
 
     def on_batch(self, side: int, batch: Batch) -> Iterator[Batch]:
         if self._arrivals is None:
@@ -75,11 +74,10 @@ class KleeneBinaryLogic:
     """Joins the rest of the pattern with the events of the Kleene position and forms groups on the spot."""
 
     def __init__(self, spec: OperatorSpec) -> None:
-        families = row_sets(spec.plan, spec.operator)[FAMILIES]
-        self._rest_side = families.side
-        self._join = JoinLogic(spec, families.sub_query)
+        self._rest_side = spec.roles.main
+        self._join = JoinLogic(spec, spec.roles.strip(spec.operator.sub_query))
         self.counters = self._join.counters
-        self._closure = Closure(spec, families.sub_query, self.counters)
+        self._closure = Closure(spec, self.counters)
 
     def on_batch(self, side: int, batch: Batch) -> Iterator[Batch]:
         for strip in self._join.on_batch(side, batch):

@@ -12,7 +12,7 @@ from actors.columnar.probe import ProbeKernel
 from actors.columnar.store import Store
 from actors.operators.base import LogicState, OperatorSpec
 from actors.operators.pairing import Pairing, equality_columns
-from actors.operators.row_sets import NEGATED, PENDING, row_sets
+from actors.operators.row_sets import NEGATED, PENDING
 from decopa.query.predicate import aliases_of
 from shuffler.routing.table import END_OF_STREAM, NOTHING_YET
 from shuffler.rows.batch import Array, Batch
@@ -34,10 +34,11 @@ class NegationLogic:
         bound, query = spec.bound, spec.bound.query
         self.window_us = query.window_us
         inputs = [Side.of(bound, source.sub_query) for source in spec.plan.inputs(spec.operator)]
-        self._positive_side = row_sets(spec.plan, spec.operator)[PENDING].side
+        self._positive_side = spec.roles.main
         positive, negated = inputs[self._positive_side], inputs[1 - self._positive_side]
         order = query.order_constraints
-        self.negation = next(n for n in query.negations if n.aliases == negated.sub_query.aliases)
+        assert spec.roles.negation is not None
+        self.negation = spec.roles.negation
         self._before = sorted(f"{alias}.first" for alias in earliest(order, self.negation.before))
         self._after = sorted(f"{alias}.last" for alias in latest(order, self.negation.after))
         self._layout = positive.layout

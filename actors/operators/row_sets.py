@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from decopa.planning.plan import PlanOperator, QueryPlan, Rule
+from decopa.planning.plan import PlanOperator, QueryPlan
+from decopa.planning.roles import Rule
 from decopa.planning.subquery import SubQuery
 from shuffler.routing.table import identity_columns
 
@@ -41,37 +42,30 @@ class RowSet:
 def row_sets(plan: QueryPlan, operator: PlanOperator) -> dict[str, RowSet]:
     """The sets by name, for an operator that has inputs."""
     inputs = [source.sub_query for source in plan.inputs(operator)]
-    closed = operator.sub_query.closed
-    match plan.rule(operator):
+    roles = plan.roles(operator)
+    match roles.rule:
         case Rule.JOIN:
             return {SIDES[side]: RowSet(sub_query, side) for side, sub_query in enumerate(inputs)}
         case Rule.KLEENE_UNARY:
-            (alias,) = closed - inputs[0].closed
-            return {FAMILIES: RowSet(inputs[0], 0, identity_columns(plan.query, inputs[0], alias))}
+            return {FAMILIES: RowSet(inputs[0], 0, identity_columns(plan.query, inputs[0], roles.alias))}
         case Rule.KLEENE_BINARY:
-            (alias,) = closed - inputs[0].closed - inputs[1].closed
-            strip = SubQuery(operator.sub_query.aliases, closed - {alias})
-            rest = 0 if inputs[1].aliases == {alias} else 1
+            strip, rest = roles.strip(operator.sub_query), roles.main
             # A match of the rest and the strip matches that it is part of: an event that comes later extends them.
-            identity = identity_columns(plan.query, strip, alias)
+            identity = identity_columns(plan.query, strip, roles.alias)
             return {
                 SIDES[rest]: RowSet(inputs[rest], rest, identity),
-                SIDES[1 - rest]: RowSet(inputs[1 - rest], 1 - rest),
+                SIDES[roles.other]: RowSet(inputs[roles.other], roles.other),
                 FAMILIES: RowSet(strip, rest, identity),
             }
         case Rule.NEGATION:
-            depths = [len(sub_query.scope(plan.query)) for sub_query in inputs]
-            positive = 0 if depths[0] < depths[1] else 1
             return {
-                PENDING: RowSet(inputs[positive], positive),
-                NEGATED: RowSet(inputs[1 - positive], 1 - positive),
+                PENDING: RowSet(inputs[roles.main], roles.main),
+                NEGATED: RowSet(inputs[roles.other], roles.other),
             }
         case Rule.NEXT:
-            step, keys = plan.succession(operator), plan.next_keys(operator)
-            assert step is not None
-            together = [None, None] if keys is None else [(key,) for key in keys]
+            together = [None, None] if roles.hashed is None else [(key,) for key in roles.hashed]
             return {
-                WAITING: RowSet(inputs[step.left], step.left, together[step.left]),
-                CANDIDATES: RowSet(inputs[1 - step.left], 1 - step.left, together[1 - step.left]),
+                WAITING: RowSet(inputs[roles.main], roles.main, together[roles.main]),
+                CANDIDATES: RowSet(inputs[roles.other], roles.other, together[roles.other]),
             }
     raise ValueError(f"operator {operator.name} has no inputs, so nothing is stored for it")

@@ -38,15 +38,15 @@ class SuccessionLogic:
         self.counters = Counters()
         bound, query = spec.bound, spec.bound.query
         self.window_us = query.window_us
-        step = spec.plan.succession(spec.operator)
-        assert step is not None
-        self._left_side = step.left
+        roles = spec.plan.roles(spec.operator)
+        assert roles.succession is not None
+        self._left_side = roles.main
         inputs = [Side.of(bound, source.sub_query) for source in spec.plan.inputs(spec.operator)]
-        left, right = inputs[step.left], inputs[1 - step.left]
+        left, right = inputs[roles.main], inputs[roles.other]
         self._left, self._right = Arrivals(left.layout), Arrivals(right.layout)
         output = Side.of(bound, spec.operator.sub_query).layout
         self._groups = output.groups
-        self._kernel = _SuccessionKernel(spec, left, right, step.chosen, output)
+        self._kernel = _SuccessionKernel(spec, left, right, roles.succession.chosen, output)
         self._waiting = left.layout.empty()
         self._watermarks = [NOTHING_YET, NOTHING_YET]
         self._done_us = NOTHING_YET

@@ -77,9 +77,9 @@ class UnitsCodec:
         }
         return write_state(header, self._rows_of(group))
 
-    def decode(self, content: bytes | pa.Buffer, where: str) -> UnitsState:
+    def decode(self, content: bytes | pa.Buffer, where: str, *, verified: bool = False) -> UnitsState:
         """The state with string codes of this process; a CheckpointError says why `where` cannot be used."""
-        header, stored = read_state(content, where)
+        header, stored = read_state(content, where, verified=verified)
         with refusing(where):
             _check_kind(header, "units", where)
             check_plan(header["plan"], self._routing, where)
@@ -92,7 +92,7 @@ class UnitsCodec:
             for item in header["units"]:
                 key = (item["operator"], _whole(item["unit"]))
                 operator = self._routing.plan.operator(key[0])
-                if key[1] not in range(self._routing.active_units(operator)) or key in units:
+                if key[1] not in range(self._routing.plan.roles(operator).active_units) or key in units:
                     raise ValueError(f"no or a second unit {key[1]} of operator {key[0]}")
                 units[key] = _unit_from(item, rows.pop(key, {}), len(operator.inputs))
                 if units[key].logic.rows.keys() != self._codecs[key[0]].keys():
@@ -132,9 +132,11 @@ def encode_shuffler(routings: Sequence[RoutingTable], state: ShufflerState) -> b
     return write_state(header, ())
 
 
-def decode_shuffler(routings: Sequence[RoutingTable], content: bytes | pa.Buffer, where: str) -> ShufflerState:
+def decode_shuffler(
+    routings: Sequence[RoutingTable], content: bytes | pa.Buffer, where: str, *, verified: bool = False
+) -> ShufflerState:
     """What `encode_shuffler` was given; a CheckpointError says why `where` cannot be used."""
-    header, _ = read_state(content, where)
+    header, _ = read_state(content, where, verified=verified)
     with refusing(where):
         _check_kind(header, "shuffler", where)
         if len(header["plans"]) != len(routings):

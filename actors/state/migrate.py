@@ -41,7 +41,8 @@ def rescale(old: RoutingTable, new: RoutingTable, states: Iterable[GroupState]) 
     new_senders: dict[tuple[str, int], SenderState] = {}
     for operator in new.plan.operators:
         if operator.inputs:
-            keys = [(operator.name, number) for number in range(old.active_units(old.plan.operator(operator.name)))]
+            before = old.plan.roles(old.plan.operator(operator.name))
+            keys = [(operator.name, number) for number in range(before.active_units)]
             missing = [f"{name}/{number}" for name, number in keys if (name, number) not in units]
             if missing:
                 raise CheckpointError(f"the checkpoint has no state of unit {missing[0]}; it is not complete")
@@ -73,7 +74,8 @@ def check_rescalable(old: RoutingTable, new: RoutingTable) -> None:
 
 def _dealt(old: RoutingTable, new: RoutingTable, operator: PlanOperator, units: Sequence[UnitState]) -> list[UnitState]:
     """The units of one operator."""
-    count, sources = new.active_units(operator), new.plan.inputs(operator)
+    roles, sources = new.plan.roles(operator), new.plan.inputs(operator)
+    count, dealt_before = roles.active_units, old.plan.roles(old.plan.operator(operator.name)).dealt
     # A later watermark of one unit promises nothing about rows that come from others.
     watermarks = tuple(min(unit.logic.watermarks[side] for unit in units) for side in range(len(sources)))
     channels = {
@@ -81,11 +83,10 @@ def _dealt(old: RoutingTable, new: RoutingTable, operator: PlanOperator, units: 
     }
     rows: list[dict[str, Batch]] = [{} for _ in range(count)]
     for name, kind in row_sets(new.plan, operator).items():
-        was_partitioned = old.plan.inputs(old.plan.operator(operator.name))[kind.side].partitioned
         copies = [unit.logic.rows[name] for unit in units]
-        whole = joined(copies) if was_partitioned else _united(copies, new.plan, kind)
+        whole = joined(copies) if kind.side == dealt_before else _united(copies, new.plan, kind)
         nothing = whole.take(np.empty(0, dtype=np.int64))
-        parts = dict(_partitioner(kind, sources[kind.side], count).split(whole))
+        parts = dict(_partitioner(kind, count, dealt=kind.side == roles.dealt).split(whole))
         for number in range(count):
             rows[number][name] = parts.get(number, nothing)
     return [
@@ -94,9 +95,9 @@ def _dealt(old: RoutingTable, new: RoutingTable, operator: PlanOperator, units: 
     ]
 
 
-def _partitioner(kind: RowSet, source: PlanOperator, units: int) -> Partitioner:
+def _partitioner(kind: RowSet, units: int, *, dealt: bool) -> Partitioner:
     """Which units must have a row; for a unary Kleene split it is the rule that its senders go by."""
-    if not source.partitioned:
+    if not dealt:
         return Broadcast(units)
     return RoundRobin(units) if kind.together is None else HashByEventIds(units, kind.together)
 

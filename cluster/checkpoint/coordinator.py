@@ -128,9 +128,10 @@ class Coordinator:
             if failure is not None:
                 raise failure
             states: dict[str, StoredState] = {name: results[name] for name in self._deployment.units}
-            for number, name in enumerate(topology.shuffler_names):
+            shufflers = zip(topology.shuffler_names, topology.shuffler_keys, strict=True)
+            for number, (name, key) in enumerate(shufflers):
                 payload = encode_shuffler(topology.routing, ShufflerState(number, results[name]))
-                states[name] = self._store.write_state(pending.number, name, payload, self._attempt)
+                states[key] = self._store.write_state(pending.number, key, payload, self._attempt)
             part = self._commit(pending.number, pending.events, pending.blocks, states, tables, finished=False)
         except (NotWritten, OutputError) as err:
             self._give_up(pending.number, tables, err)

@@ -11,17 +11,16 @@ removed, and written again by the next attempt.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from decopa.choices import PART_FORMATS
 from decopa.errors import OutputError
+from decopa.files import write_matches
 
 
 class PublishedMatches:
@@ -69,20 +68,7 @@ class PublishedMatches:
         if not matches.num_rows:
             return None
         name = f"part-{number:08d}.{self._form}"
-        path = self._staged / name
-        try:
-            with path.open("wb") as file:
-                if self._form == "parquet":
-                    pq.write_table(matches, file, compression="zstd")
-                else:
-                    for row in matches.to_pylist():
-                        file.write(json.dumps(row, default=str).encode() + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as err:
-            self.unstage(number)  # what was written of it takes space that may be wanted
-            # Arrow's errors have no strerror.
-            raise OutputError(f"cannot write {path}: {err.strerror or err}; check rights and free space") from err
+        write_matches(matches, self._staged / name, overwrite=True, durable=True)
         return name
 
     def unstage(self, number: int) -> None:

@@ -22,11 +22,10 @@ from cluster.checkpoint.output import PublishedMatches
 from cluster.checkpoint.store import CheckpointStore, Manifest
 from cluster.deployment import ActorLost, Deployment, Restored
 from cluster.feeding import BlockSource
-from cluster.options import RayOptions
+from cluster.options import Checkpoints, RayOptions
 from cluster.placement import NoRoom
 from cluster.ray_runtime import RayRun, run_report
-from cluster.session import Progress, Session
-from decopa.choices import DEFAULT_CHECKPOINT_S
+from cluster.session import Progress, Recording, Session
 from decopa.errors import CheckpointError, DeployError
 from decopa.planning.plan import Plan
 from decopa.planning.validate import check_structure
@@ -38,23 +37,6 @@ from shuffler.rows.events import EventFormat
 from shuffler.rows.strings import StringPool
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.2, 10.0
-
-
-@dataclass(frozen=True)
-class Checkpoints:
-    """Where checkpoints go (a path or a URI that pyarrow knows, seen by all nodes), how often, and how many are kept.
-
-    `retries` is how often a run is taken up again without a checkpoint having been completed in between.
-    """
-
-    location: str
-    every_s: float = DEFAULT_CHECKPOINT_S
-    keep: int = 3
-    retries: int = 5
-
-    def __post_init__(self) -> None:
-        if self.every_s <= 0 or self.keep < 1 or self.retries < 0:
-            raise CheckpointError("checkpoints need a positive interval, and one at least must be kept")
 
 
 @dataclass(frozen=True)
@@ -113,12 +95,14 @@ class CheckpointedRuntime:
         self._store = CheckpointStore(checkpoints.location)
         self._deployment: Deployment | None = None
         self._next = 0
+        self._recorder: Recording | None = None
         self.topology = Topology(plan, options.shufflers)
         schema = source.format.schema
         self._attributes = needed_attributes([bind(part.query, schema) for part in plan.parts], schema)
 
-    def run(self, progress: Progress | None = None) -> CheckpointedRun:
+    def run(self, progress: Progress | None = None, recorder: Recording | None = None) -> CheckpointedRun:
         """Runs to the end of the stream, from the last complete checkpoint if there is one."""
+        self._recorder = recorder
         with _failures_told_once():
             return self._run(progress)
 
@@ -185,7 +169,7 @@ class CheckpointedRuntime:
             retries=self._checkpoints.retries,
             first=self._next,
         )
-        session.coordinator = coordinator
+        session.coordinator, session.recorder = coordinator, self._recorder
         if lost is not None:
             starting_s = deployment.process_start_s()
             result.recoveries.append(Recovery(lost.process, published.number, time.monotonic() - lost.at_s, starting_s))
@@ -250,7 +234,8 @@ def restore(store: CheckpointStore, manifest: Manifest, topology: Topology, form
     if saved.plan == topology.plan and saved.shufflers == topology.shufflers:
         units = {process.name: payloads[process.name] for process in topology.units}
         feeders = {
-            name: decode_shuffler(topology.routing, payloads[name], name).feeders for name in topology.shuffler_names
+            name: decode_shuffler(topology.routing, payloads[key], name, verified=True).feeders
+            for name, key in zip(topology.shuffler_names, topology.shuffler_keys, strict=True)
         }
         return Restored(units, feeders)
     return _rescaled(saved, topology, form, payloads)
@@ -261,12 +246,12 @@ def _rescaled(old: Topology, new: Topology, form: EventFormat, payloads: dict[st
         raise CheckpointError("the checkpoint is of other queries; go on with those")
     units: dict[str, bytes] = {}
     feeders: list[tuple[Any, ...]] = [() for _ in range(new.shufflers)]
-    shufflers = [decode_shuffler(old.routing, payloads[name], name) for name in old.shuffler_names]
+    shufflers = [decode_shuffler(old.routing, payloads[name], name, verified=True) for name in old.shuffler_keys]
     for part, (before, after) in enumerate(zip(old.routing, new.routing, strict=True)):
         bound, strings = bind(after.plan.query, form.schema), StringPool()
         codec = UnitsCodec(before, bound, strings, part=part)
         groups = [
-            codec.decode(payloads[process.name], f"the checkpoint of {process.name}").group
+            codec.decode(payloads[process.name], f"the checkpoint of {process.name}", verified=True).group
             for process in old.units
             if process.part == part
         ]

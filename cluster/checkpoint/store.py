@@ -1,6 +1,6 @@
 """Checkpoints on a filesystem: one folder each, complete once its manifest is there.
 
-    job.json                                what is running, for `decopa resume`
+    run.json                                the run, for `decopa resume` (see `decopa.runs.spec_file`)
     attempt.json                            which attempt may write: whoever takes the run up writes the next number
     checkpoint-00000007/<process>.3.state   what each process held at the cut, written by attempt 3
     checkpoint-00000007/manifest.json       written last: where the stream was cut, and a checksum of every file
@@ -23,13 +23,19 @@ from urllib.parse import quote
 
 from pyarrow import fs
 
-from cluster.checkpoint.fields import checked
+from decopa.documents import Document, as_document, read_document, record_of
 from decopa.errors import CheckpointError
+from decopa.files import replace_on
 
 FORMAT = "decopa-checkpoint"
 VERSION = 2
+RUN_FILE = "run.json"
+#: Where versions before 0.2 kept the run.
+_OLD_RUN_FILE = "job.json"
 _FOLDER = re.compile(r"checkpoint-(\d{8})")
-#: A manifest or job larger than this is none.
+#: Numbers are counts, sizes, seconds and places in a stream.
+_LARGEST = 2**62
+#: A manifest or description of a run larger than this is none.
 _MAX_DOCUMENT = 64 * 2**20
 
 
@@ -73,6 +79,8 @@ class CheckpointStore:
         self.location = str(location)
         self._root = None if "://" in self.location else Path(location).resolve()
         self._files = _filesystem(self.location)
+        #: States that `latest` has read and found whole, until someone asks for them.
+        self._whole: dict[tuple[int, int, str], bytes] = {}
 
     # --------------------------------------------------------------- writing
 
@@ -119,8 +127,9 @@ class CheckpointStore:
             if other > number and not self.discard(other):
                 raise NotWritten(f"cannot remove {self._shown(_folder(other))}; check the folder's rights")
 
-    def write_job(self, job: Mapping[str, Any]) -> None:
-        self._replace("job.json", _json({"format": "decopa-job", "version": VERSION, **job}))
+    def write_run(self, document: Mapping[str, Any]) -> None:
+        """Keeps what `resume` needs to continue; the document has a format and a version of its own."""
+        self._replace(RUN_FILE, _json(document))
 
     # --------------------------------------------------------------- reading
 
@@ -132,33 +141,49 @@ class CheckpointStore:
         return sorted(int(match[1]) for match in found if match)
 
     def latest(self) -> Manifest | None:
-        """The last checkpoint whose manifest and files are whole; None if there is none."""
+        """The last checkpoint whose manifest and files are whole; None if there is none.
+
+        To tell it reads every state. They are kept for `read_state`, so that a resumed run reads each file once.
+        """
         for number in reversed(self.numbers()):
+            self._whole = {}
             try:
                 manifest = self.read(number)
-                for process in manifest.states:
-                    self.read_state(manifest, process)
+                whole = {process: self.read_state(manifest, process) for process in manifest.states}
             except CheckpointError:
                 continue
+            self._whole = {(number, manifest.attempt, process): payload for process, payload in whole.items()}
             return manifest
+        return None
+
+    def latest_manifest(self) -> Manifest | None:
+        """The last checkpoint that was completed, whether or not its states are whole: for those who want to know what
+        ran, not to go on from there."""
+        for number in reversed(self.numbers()):
+            with contextlib.suppress(CheckpointError):
+                return self.read(number)
         return None
 
     def read(self, number: int) -> Manifest:
         path = f"{_folder(number)}/manifest.json"
         document = self._document(path, FORMAT)
-        where = self._shown(path)
-        states = document.get("states")
-        if not isinstance(states, dict) or not isinstance(document.get("parts"), list):
-            raise CheckpointError(f"{where} is damaged: it lists no states or no parts")
-        document["states"] = {name: checked(StoredState, one, where) for name, one in states.items()}
-        document["parts"] = tuple(_checked_part(name) for name in document["parts"])
-        manifest = checked(Manifest, document, where)
+        where = document.where
+        states = {
+            name: record_of(StoredState, as_document(one, where, CheckpointError), largest=_LARGEST)
+            for name, one in document.value("states", dict).items()
+        }
+        parts = tuple(_checked_part(name) for name in document.value("parts", list))
+        whole = Document({**document.fields, "states": states, "parts": parts}, where, CheckpointError)
+        manifest = record_of(Manifest, whole, largest=_LARGEST)
         if manifest.number != number:
             raise CheckpointError(f"{self._shown(path)} is that of checkpoint {manifest.number}")
         return manifest
 
     def read_state(self, manifest: Manifest, process: str) -> bytes:
-        """What a process held; refused if it is not what was written."""
+        """What a process held; refused if it is not what was written. What `latest` has read is handed over once."""
+        found = self._whole.pop((manifest.number, manifest.attempt, process), None)
+        if found is not None:
+            return found
         path = f"{_folder(manifest.number)}/{_file_of(process, manifest.attempt)}"
         stored = manifest.states.get(process)
         if stored is None:
@@ -168,16 +193,22 @@ class CheckpointStore:
             raise CheckpointError(f"{self._shown(path)} is damaged: it is not what was written")
         return payload
 
-    def read_job(self) -> dict[str, Any]:
-        return self._document("job.json", "decopa-job")
+    def read_run(self) -> bytes:
+        """The document that `write_run` kept, as JSON."""
+        if not self._exists(RUN_FILE) and self._exists(_OLD_RUN_FILE):
+            raise CheckpointError(
+                f"{self._shown(_OLD_RUN_FILE)} was written by an older decopa; resume with the release that wrote "
+                "it, or start anew"
+            )
+        return self._content(RUN_FILE)
 
     def _attempt(self) -> int:
         """The attempt that may write; 0 if nothing says so."""
         try:
-            attempt = self._document("attempt.json", "decopa-attempt").get("attempt")
+            attempt: int = self._document("attempt.json", "decopa-attempt").value("attempt", int)
         except CheckpointError:
             return 0
-        return attempt if isinstance(attempt, int) and 0 <= attempt < 2**62 else 0
+        return attempt if 0 <= attempt < _LARGEST else 0
 
     def _attempt_of(self, number: int) -> int:
         try:
@@ -187,20 +218,23 @@ class CheckpointStore:
 
     # --------------------------------------------------------------- files
 
-    def _document(self, path: str, expected: str) -> dict[str, Any]:
+    def _document(self, path: str, expected: str) -> Document:
+        """The fields of a document of ours, without its format and version."""
+        document = read_document(
+            self._content(path),
+            format=expected,
+            version=VERSION,
+            name=self._shown(path),
+            error=CheckpointError,
+            remedy="resume with the release that wrote it, or start anew",
+        )
+        fields = {name: value for name, value in document.fields.items() if name not in ("format", "version")}
+        return Document(fields, f"{document.where} is damaged", CheckpointError)
+
+    def _content(self, path: str) -> bytes:
         if not self._exists(path):
             raise CheckpointError(f"no {self._shown(path)}; check that this is the folder of a run with checkpoints")
-        try:
-            document = json.loads(self._read(path, _MAX_DOCUMENT).decode("utf-8"))
-            found = (document.pop("format"), document.pop("version"))
-        except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as err:
-            raise CheckpointError(f"{self._shown(path)} is damaged: {err}") from err
-        if found != (expected, VERSION):
-            raise CheckpointError(
-                f"{self._shown(path)} is {found[0]} version {found[1]}, but this decopa reads {expected} version "
-                f"{VERSION}; resume with the release that wrote it, or start anew"
-            )
-        return dict(document)
+        return self._read(path, _MAX_DOCUMENT)
 
     def _exists(self, path: str) -> bool:
         return bool(self._files.get_file_info(path).type == fs.FileType.File)
@@ -214,18 +248,11 @@ class CheckpointStore:
             raise CheckpointError(f"cannot read {self._shown(path)}: {err}") from err
 
     def _replace(self, path: str, payload: bytes) -> None:
-        """The whole file or nothing: written beside, then renamed."""
-        beside = f"{path}.part"
-        self._check_inside(beside)
+        """The whole file or nothing."""
+        self._check_inside(f"{path}.part")
         try:
-            if "/" in path:
-                self._files.create_dir(path.rpartition("/")[0], recursive=True)
-            with self._files.open_output_stream(beside) as stream:
-                stream.write(payload)
-            self._files.move(beside, path)
+            replace_on(self._files, path, payload)
         except OSError as err:
-            with contextlib.suppress(OSError):  # what was written of it takes space that may be wanted
-                self._files.delete_file(beside)
             raise NotWritten(
                 f"cannot write {self._shown(path)}: {err}; check the folder's rights and free space"
             ) from err

@@ -202,14 +202,18 @@ class BlockReader(Reader):
         self.nullable = frozenset().union(*(block.summary.nullable for block in blocks))
         self._blocks = tuple(blocks)
 
-    def read(self, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+    def read(self, columns: Sequence[str], rows: int, skip: int = 0) -> Iterator[pa.RecordBatch]:
         import ray
 
         for block, following in zip(self._blocks, [*self._blocks[1:], None]):
+            if skip >= block.rows:
+                skip -= block.rows
+                continue
             if following is not None:  # is brought to this node while this block is worked on
                 ray.wait([following.table], timeout=0, fetch_local=True)
             table: pa.Table = ray.get(block.table)
-            yield from table.select(list(columns)).to_batches(max_chunksize=rows)
+            yield from table.select(list(columns)).slice(skip).to_batches(max_chunksize=rows)
+            skip = 0
 
 
 def _fetch(

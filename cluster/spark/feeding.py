@@ -25,9 +25,11 @@ class SparkBlocks:
         return True
 
     def feed_blocks(self, attributes: Collection[str], skip: int = 0) -> Iterator[FeedBlock]:
-        """Blocks go out whole, so `skip` must be the end of one: only that is where a stream of them is cut."""
+        """Blocks go out whole, so `skip` must be the end of one: only that is where a stream of them is cut. They hold
+        the attributes that `load_trace` was asked for, which are those of the queries."""
         first_row = 0
         for block in self._blocks:
             if first_row >= skip:
-                yield FeedBlock(block.table, block.rows, Place(self._name, first_row), block.first_ts_us)
+                place = Place(self._name, first_row)
+                yield FeedBlock(block.table, block.rows, place, block.first_ts_us, block.last_ts_us)
             first_row += block.rows

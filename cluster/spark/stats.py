@@ -23,9 +23,9 @@ from costmodel.slices import SlicedEvents, SliceSample, estimate_on_slices
 from costmodel.statistics import Pair, RateProfile
 from decopa.errors import StatisticsError, TraceError, did_you_mean
 from decopa.query.names import duration_text
-from decopa.query.predicate import attributes
 from decopa.query.query import Query
-from shuffler.rows.events import TraceColumns
+from shuffler.rows.columns import Place
+from shuffler.rows.events import EventConverter, EventFormat, TraceColumns, measured_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -83,12 +83,14 @@ def measure_on_spark(
     *,
     seed: int = 0,
     samples: int = DEFAULT_SAMPLES,
+    nan_as_null: bool = False,
 ) -> list[Estimate]:
     """Rates, selectivities and how rates vary, for each query; like `decopa.runs.measure`, for a trace of any size.
 
     Rates are counted over the whole trace. Selectivities come from about `samples` events in slices of the trace, with
     standard errors that allow for bursts; if the whole trace has fewer, they are as exact as `measure` makes them.
-    The frame is gone through several times: cache it if it is costly to compute.
+    The frame is gone through several times: cache it if it is costly to compute. NaN in an attribute of the queries is
+    refused, or a missing value with `nan_as_null`, as in a run.
     """
     if not isinstance(trace, CleanTrace):
         trace = clean(trace, columns)
@@ -97,17 +99,27 @@ def measure_on_spark(
     found: dict[Query, Estimate] = {}
     for window_us in sorted({query.window_us for query in queries}):
         alike = [query for query in queries if query.window_us == window_us]
-        found |= _Measurement(trace, alike, window_us, seed, samples).estimates()
+        found |= _Measurement(trace, alike, window_us, seed=seed, samples=samples, nan_as_null=nan_as_null).estimates()
     return [found[query] for query in queries]
 
 
 class _Measurement:
     """Queries with one window over one trace."""
 
-    def __init__(self, trace: CleanTrace, queries: Sequence[Query], window_us: int, seed: int, samples: int) -> None:
+    def __init__(
+        self,
+        trace: CleanTrace,
+        queries: Sequence[Query],
+        window_us: int,
+        *,
+        seed: int,
+        samples: int,
+        nan_as_null: bool,
+    ) -> None:
         from pyspark.sql import functions as F
 
         self._trace, self._queries, self._seed, self._samples = trace, queries, seed, samples
+        self._nan_as_null = nan_as_null
         self._types = sorted({event_type for query in queries for event_type in query.event_types})
         self._first_us, last_us = trace.span_us
         self._span_us = last_us - self._first_us
@@ -136,19 +148,27 @@ class _Measurement:
                 table = self._fetch(drawn, share)
         finally:
             counted.unpersist()
-        events = EventColumns.from_table(
-            table, attributes=self._attributes(), id=self._trace.columns.id, ts=_TIME, type=_TYPE
-        )
+        events = self._converted(table)
         events = replace(events, type_names=(*events.type_names, *(set(self._types) - set(events.type_names))))
-        order = np.argsort(table.column(_TIME).to_numpy(), kind="stable")  # as `from_table` sorts
         sliced = SlicedEvents.of(
             events,
-            table.column(_SLICE).to_numpy()[order],
+            table.column(_SLICE).to_numpy(),
             origin_us=self._first_us,
             window_us=self._window_us,
             drawn=drawn,
         )
         return {query: self._estimate(query, sliced, counts, meetings) for query in self._queries}
+
+    def _converted(self, table: pa.Table) -> EventColumns:
+        """The sample, converted and checked as the events of a run are."""
+        rows = table.combine_chunks().to_batches()[0]
+        nullable = [name for name in table.column_names if table.column(name).null_count]
+        names = TraceColumns(self._trace.columns.id, _TIME, _TYPE)
+        form = EventFormat.of(table.schema, names, nullable=nullable, nan_as_null=self._nan_as_null)
+        converter = EventConverter(form)
+        place = Place(f"a sample of {self._trace.name}")
+        batch = converter.convert(rows, place, sorted(self._attributes()), 0)
+        return measured_columns([batch], form, converter.strings)
 
     def _estimate(
         self,
@@ -262,9 +282,7 @@ class _Measurement:
         return pa.Table.from_batches(batches).sort_by(by)
 
     def _attributes(self) -> set[str]:
-        in_conditions = {attr.name for query in self._queries for one in query.conditions for attr in attributes(one)}
-        returned = {attr.name for query in self._queries for attr in query.returns}  # a query is bound as a whole
-        return (in_conditions | returned) - {"ts"}
+        return set().union(*(query.attributes for query in self._queries)) - {"ts"}  # a query is bound as a whole
 
     def _columns_needed(self) -> set[str]:
         """The trace's columns that the queries name; TraceError for one that is not there."""

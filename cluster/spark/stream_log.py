@@ -6,16 +6,15 @@ A micro-batch is done when this file says so. Whatever a crash leaves half done 
 from __future__ import annotations
 
 import json
-import os
 import shutil
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from decopa.documents import Document, read_document, record_of
 from decopa.errors import CheckpointError
+from decopa.files import write_matches, write_text
 
 FORMAT = "decopa-stream"
 VERSION = 1
@@ -54,13 +53,16 @@ class StreamLog:
                     "folder, or the checkpoint that they belong to"
                 )
             return Progress(query)
-        try:
-            document = json.loads(path.read_text(encoding="utf-8"))
-            if document.pop("format") != FORMAT or document.pop("version") != VERSION:
-                raise CheckpointError(f"{path} is not of format {FORMAT} version {VERSION}; start a new checkpoint")
-            progress = Progress(**document)
-        except (ValueError, KeyError, TypeError, AttributeError) as err:
-            raise CheckpointError(f"{path} is damaged: {err}; start a new checkpoint") from err
+        document = read_document(
+            path.read_bytes(),
+            format=FORMAT,
+            version=VERSION,
+            name=str(path),
+            error=CheckpointError,
+            remedy="start a new checkpoint",
+        )
+        fields = {name: value for name, value in document.fields.items() if name not in ("format", "version")}
+        progress = record_of(Progress, Document(fields, str(path), CheckpointError))
         if progress.query != query:
             raise CheckpointError(
                 f"{self._folder} belongs to another query; name another checkpoint folder for this one"
@@ -71,22 +73,16 @@ class StreamLog:
         """Where the events are that a restart after this batch needs."""
         return self._folder / f"kept-{batch_id:08d}"
 
-    def publish(self, batch_id: int, tables: Sequence[pa.Table]) -> None:
+    def publish(self, batch_id: int, matches: pa.Table) -> None:
         """The matches of a batch, in one step: a reader sees all of them or none."""
         path = self._out / f"matches-{batch_id:08d}.parquet"
-        staged = path.with_suffix(".staged")
-        pq.write_table(tables[0] if len(tables) == 1 else pa.concat_tables(tables), staged)
-        os.replace(staged, path)
+        write_matches(matches, path, overwrite=True, durable=True)
 
     def commit(self, progress: Progress) -> None:
         """Declares a batch done, then removes what only earlier ones needed."""
-        staged = self._folder / "progress.staged"
         document = {"format": FORMAT, "version": VERSION, **asdict(progress)}
-        with staged.open("w", encoding="utf-8") as file:
-            json.dump(document, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(staged, self._folder / "progress.json")
+        path = self._folder / "progress.json"
+        write_text(json.dumps(document, indent=1), path, overwrite=True, durable=True)
         for old in self._folder.glob("kept-*"):
             if old != self.kept(progress.batch_id):
                 shutil.rmtree(old, ignore_errors=True)

@@ -5,19 +5,23 @@ RayDP hands over data frames, not streams, so each micro-batch is handed over as
 end before the batch counts as done. Its matches are published as one file, named after the batch.
 
 A restart continues after the last batch that is done: events of the last windows are kept with the checkpoint, played
-again to rebuild what units held, and the matches of that replay, all of which were published before, are dropped. Spark
-delivers a batch again if it was not done, under the same number; its file is then simply written again.
+again to rebuild what units held, and the matches of that replay, all of which were published before, are dropped (see
+`handover`). Spark delivers a batch again if it was not done, under the same number; its file is then simply written
+again.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections import deque
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
@@ -26,6 +30,8 @@ from cluster.deployment import Deployment
 from cluster.options import RayOptions
 from cluster.session import Session
 from cluster.spark.feeding import SparkBlocks
+from cluster.spark.handover import Reach, handed_after
+from cluster.spark.match_stream import BatchProgress, MatchStream
 from cluster.spark.stream_log import Progress, StreamLog
 from cluster.spark.traces import LoadedTrace, load_trace, named
 from decopa.errors import DecoPaError, TraceError
@@ -37,60 +43,22 @@ from shuffler.source.trace import TraceColumns, open_trace
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.streaming.query import StreamingQuery
 
-#: Events of this many windows are kept: a match spans one, and a NOT may look at or hold it for another.
-KEPT_WINDOWS = 3
-
-Merge = Callable[[Sequence[pa.Table]], pa.Table]
+#: Micro-batches whose progress is remembered, as many as Spark remembers.
+_RECENT = 100
 
 
-class MatchStream:
-    """A stream that runs; `matches` is the folder of its results."""
+class Publishing(Protocol):
+    """Decides which matches go out: see `decopa.runs.publication`."""
 
-    def __init__(self, query: StreamingQuery, batches: MicroBatches, matches: Path) -> None:
-        self._query, self._batches, self.matches = query, batches, matches
-
-    @property
-    def progress(self) -> Progress:
-        """What is done so far."""
-        return self._batches.progress
-
-    def process_all_available(self) -> None:
-        """Returns when everything that has arrived is done."""
-        self._through(self._query.processAllAvailable)
-
-    def await_termination(self, timeout_s: int | None = None) -> bool:
-        """Waits for the end; False if it has not come within `timeout_s`."""
-        return bool(self._through(lambda: self._query.awaitTermination(timeout_s)))
-
-    def stop(self) -> None:
-        """Ends the stream; what is done stays, and the same call to `stream` goes on from there."""
-        self._query.stop()
-        self._batches.close()
-
-    def __enter__(self) -> MatchStream:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.stop()
-
-    def _through(self, wait: Callable[[], Any]) -> Any:
-        try:
-            return wait()
-        except Exception as err:
-            # Spark wraps what went wrong in a batch into its own words; tell ours.
-            if self._batches.failure is not None:
-                self._batches.close()
-                raise self._batches.failure from None
-            raise DecoPaError(f"the stream has failed: {str(err).splitlines()[0]}") from err
+    def take(self, tables: Sequence[pa.Table], finals_us: Sequence[int]) -> pa.Table: ...
 
 
 def start_stream(
     frame: DataFrame,
     plan: Plan,
     *,
-    merge: Merge,
+    publication: Publishing,
     out: Path,
     checkpoint: Path,
     columns: TraceColumns,
@@ -98,17 +66,20 @@ def start_stream(
     limits: Limits,
     options: RayOptions,
     trigger: dict[str, Any] | None = None,
+    name: str | None = None,
 ) -> MatchStream:
-    """Runs a plan on a streaming frame; `merge` makes one table of those of the plan's parts."""
+    """Runs a plan on a streaming frame; `publication` makes one table of the matches of the plan's parts."""
     if not frame.isStreaming:
         raise TraceError("this data frame does not stream; pass it to decopa.run, or make it with spark.readStream")
     check_structure(plan)
     batches = MicroBatches(
-        frame, plan, merge, StreamLog(checkpoint / "decopa", out), columns, lateness, limits, options
+        frame, plan, publication, StreamLog(checkpoint / "decopa", out), columns, lateness, limits, options
     )
     writer = frame.writeStream.foreachBatch(batches).option("checkpointLocation", str(checkpoint / "spark"))
     if trigger is not None:
         writer = writer.trigger(**trigger)
+    if name is not None:
+        writer = writer.queryName(name)
     try:
         batches.open()
         return MatchStream(writer.start(), batches, out)
@@ -124,7 +95,7 @@ class MicroBatches:
         self,
         frame: DataFrame,
         plan: Plan,
-        merge: Merge,
+        publication: Publishing,
         log: StreamLog,
         columns: TraceColumns,
         lateness: Lateness,
@@ -133,16 +104,18 @@ class MicroBatches:
     ) -> None:
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        self._spark, self._columns, self._lateness, self._merge, self._log = (
-            frame.sparkSession, columns, lateness, merge, log,
-        )  # fmt: skip
+        self._spark, self._columns, self._lateness, self._log = frame.sparkSession, columns, lateness, log
+        self._publication, self._reach = publication, Reach.of(plan)
         empty = pa.RecordBatch.from_pylist([], schema=to_arrow_schema(frame.schema))
         self._format = open_trace(iter([empty]), columns=columns).format
-        self._window_us = max(part.query.window_us for part in plan.parts)
+        self._attributes = frozenset().union(*(part.query.attributes for part in plan.parts))
         self._deployment = Deployment(Topology(plan, options.shufflers), self._format, limits, options)
         self._session: Session | None = None
         self._open = ExitStack()
+        #: Held while a batch is worked on.
         self._lock = threading.Lock()
+        self._closing = False
+        self._recent: deque[BatchProgress] = deque(maxlen=_RECENT)
         self.failure: DecoPaError | None = None
         self.progress = log.read("; ".join(str(part.query) for part in plan.parts))
 
@@ -152,26 +125,48 @@ class MicroBatches:
         self._session.await_actors()
         if self.progress.handed_us is not None:
             held = self._kept().where(self._time() <= self.progress.handed_us)
-            self._work_on(held, self.progress.handed_us)
-            self._session.take()  # published before the restart
+            self._work_on(held, self.progress.handed_us)  # its matches were published before the restart
+
+    @property
+    def recent(self) -> tuple[BatchProgress, ...]:
+        return tuple(self._recent)
 
     def close(self) -> None:
-        self._open.close()
+        """Ends the actors, once the batch that is under way has ended; the checkpoint is then another stream's."""
+        self._closing = True
+        with self._lock:
+            self._open.close()
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         with self._lock:
-            if self.failure is not None or batch_id <= self.progress.batch_id:
+            if batch_id <= self.progress.batch_id:
                 return  # done before a restart that Spark did not hear of
+            if self.failure is not None or self._closing:
+                raise DecoPaError("the stream has ended; this batch comes again when it is started again")
+            began, started, before = datetime.now(UTC), time.perf_counter(), self.progress
             try:
-                self._take(frame, batch_id)
+                arrived = self._take(frame, batch_id)
             except DecoPaError as err:
-                self.failure = err
+                if not self._closing:  # what a stop interrupts is no failure
+                    self.failure = err
                 raise
+            done = self.progress
+            self._recent.append(
+                BatchProgress(
+                    batch_id,
+                    began.isoformat(timespec="milliseconds"),
+                    arrived,
+                    done.late_events - before.late_events,
+                    done.matches - before.matches,
+                    done.handed_us,
+                    time.perf_counter() - started,
+                )
+            )
 
-    def _take(self, frame: DataFrame, batch_id: int) -> None:
+    def _take(self, frame: DataFrame, batch_id: int) -> int:
+        """Works on a batch to the end; returns how many events came with it."""
         from pyspark.sql import functions as F
 
-        assert self._session is not None
         before, time = self.progress, self._time()
         known = self._kept() if before.handed_us is not None else None
         frame = frame.persist()
@@ -185,15 +180,13 @@ class MicroBatches:
                 self._refuse_or_drop(late)
             if newest is None or arrived == late:
                 self._finish(replace(before, batch_id=batch_id, late_events=before.late_events + late), known)
-                return
+                return int(arrived)
             in_time = frame if before.handed_us is None else frame.where(time >= before.handed_us)
             held = [] if known is None or before.handed_us is None else [known.where(time > before.handed_us)]
-            handed_us = max(newest - self._lateness.allowed_us, before.handed_us or newest - self._lateness.allowed_us)
+            handed_us = handed_after(before.handed_us, newest, self._lateness.allowed_us)
             waiting = reduce(lambda one, other: one.unionByName(other), [*held, in_time])
-            events = self._work_on(waiting.where(time <= handed_us), handed_us)
-            tables = self._session.take()
-            matches = sum(table.num_rows for table in tables)
-            self._log.publish(batch_id, [self._merge(tables)])
+            events, matches = self._work_on(waiting.where(time <= handed_us), handed_us)
+            self._log.publish(batch_id, matches)
             everything = in_time if known is None else known.unionByName(in_time)
             done = Progress(
                 before.query,
@@ -201,9 +194,10 @@ class MicroBatches:
                 handed_us,
                 before.events + events,
                 before.late_events + late,
-                before.matches + matches,
+                before.matches + matches.num_rows,
             )
-            self._finish(done, everything.where(time >= handed_us - KEPT_WINDOWS * self._window_us))
+            self._finish(done, everything.where(time >= self._reach.kept_from_us(handed_us)))
+            return int(arrived)
         finally:
             frame.unpersist()
 
@@ -213,17 +207,18 @@ class MicroBatches:
         self._log.commit(done)
         self.progress = done
 
-    def _work_on(self, frame: DataFrame, handed_us: int) -> int:
-        """Sends the events of a frame through the plan, until nothing is on its way; later ones are no earlier."""
+    def _work_on(self, frame: DataFrame, handed_us: int) -> tuple[int, pa.Table]:
+        """Sends the events of a frame through the plan, until nothing is on its way; later ones are not before
+        `handed_us`. Returns how many there were and the matches that are certain now."""
         assert self._session is not None
-        loaded: LoadedTrace = load_trace(frame, self._columns, name="the stream")
+        loaded: LoadedTrace = load_trace(frame, self._columns, attributes=self._attributes, name="the stream")
         try:
             for block in SparkBlocks(loaded.blocks, self._format, "the stream").feed_blocks(()):
                 self._session.feed(block)
             self._session.settle(handed_us)
         finally:
             loaded.release()
-        return loaded.rows
+        return loaded.rows, self._publication.take(self._session.take(), self._reach.finals_us(handed_us))
 
     def _refuse_or_drop(self, late: int) -> None:
         if self._lateness.policy == "fail":

@@ -7,7 +7,7 @@ unless that was asked for, and then it is counted.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,7 +77,7 @@ class LoadedTrace:
         if not self.blocks:
             raise TraceError(f"{self.trace.name} has no events; check that it is the right one")
         reader = BlockReader(self.blocks, self.blocks[0].summary.schema, self.trace.name)
-        found = Survey(self.rows, self.event_types, None)
+        found = Survey(self.rows, self.event_types, None, self.trace.span_us)
         source = TraceSource(reader, self.trace.columns, found, assume_sorted=True, nan_as_null=nan_as_null)
         source.notices.extend(self.notices)
         return source
@@ -181,19 +181,22 @@ def load_trace(
     df: DataFrame,
     columns: TraceColumns = DEFAULT_COLUMNS,
     *,
+    attributes: Collection[str] | None = None,
     missing: MissingPolicy = "fail",
     partitions: int | None = None,
     name: str = "the data frame",
 ) -> LoadedTrace:
     """The frame's events in Ray's object store: complete, in time order, with unique ids; TraceError for what is not.
 
-    A frame whose partitions are in time order already is taken as it is (they may be listed in any order); any other
-    is sorted by Spark, into `partitions` blocks if given.
+    Blocks carry the columns of these attributes beside id, time and type; without `attributes` all columns. A frame
+    whose partitions are in time order already is taken as it is (they may be listed in any order); any other is sorted
+    by Spark, into `partitions` blocks if given.
     """
     if columns.end is not None:
         raise TraceError(f"{name}: events that last are not read by Spark; leave out --end, or name a file")
     _check_missing(missing)
     _check_columns(df, columns, name)
+    df = df if attributes is None else with_attributes(df, columns, attributes, name)
     with _partitions_kept(df.sparkSession):
         try:
             return _load(_typed(df, columns), columns, {}, partitions, name)
@@ -203,6 +206,15 @@ def load_trace(
             if not trace.dropped:
                 raise
             return _load(trace.frame, columns, trace.dropped, partitions, name)
+
+
+def with_attributes(df: DataFrame, columns: TraceColumns, attributes: Collection[str], name: str) -> DataFrame:
+    """The frame without the columns that nobody asks for, in its own order; TraceError for an attribute it lacks."""
+    for attribute in sorted(attributes):
+        if attribute not in ("id", "ts") and attribute not in df.columns:
+            raise TraceError(f"{name} has no column '{attribute}'{did_you_mean(attribute, df.columns)}")
+    needed = {columns.id, columns.ts, columns.type, *(set(attributes) - {"id", "ts"})}
+    return df.select(*(named(column) for column in df.columns if column in needed))
 
 
 def _load(

@@ -6,17 +6,21 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from decopa.choices import DEFAULT_CALIBRATION_EVENTS, DEFAULT_CALIBRATION_REPEATS
 from decopa.commands.inputs import open_stored, read_queries
 from decopa.commands.option_types import count
+from decopa.commands.options import (
+    Subparsers,
+    add_query_argument,
+    add_quiet_argument,
+    add_trace_arguments,
+    described,
+)
 from decopa.commands.terminal import progress_line, tell
-from decopa.errors import DecoPaError, QueryError
 
 if TYPE_CHECKING:
     from costmodel.calibration import Calibration, NodeCalibration
-    from decopa.query.query import Query
-    from shuffler.source.trace import TraceSource
 
-DEFAULT_EVENTS = 200_000
 ABOUT = (
     "Runs the query's operators on Ray, each as a processing unit would, under growing load, and finds what a unit can "
     "do in a second: events taken in (iota), comparisons with the query's own conditions (kappa), matches put out and "
@@ -25,14 +29,32 @@ ABOUT = (
 )
 
 
-def add_calibrate_arguments(parser: argparse.ArgumentParser) -> None:
-    """Beyond the query and the trace."""
+def register(commands: Subparsers) -> None:
+    parser = described(
+        commands.add_parser("calibrate", help="measure what a processing unit can do"),
+        ABOUT,
+        "decopa calibrate query.txt --trace trace.parquet --out capacity.json",
+    )
+    add_query_argument(parser)
+    add_trace_arguments(parser, required=False)
+    add_quiet_argument(parser)
+    parser.set_defaults(action=calibrate_command)
     parser.add_argument("--out", metavar="FILE", type=Path, help="where the capacity goes (default: printed)")
     parser.add_argument("--overwrite", action="store_true", help="replace the output file if it exists")
     parser.add_argument(
-        "--events", metavar="N", type=count, default=DEFAULT_EVENTS, help="events to measure with (default: 200,000)"
+        "--events",
+        metavar="N",
+        type=count,
+        default=DEFAULT_CALIBRATION_EVENTS,
+        help="events to measure with (default: 200,000)",
     )
-    parser.add_argument("--repeats", metavar="N", type=count, default=3, help="for the spread (default: %(default)s)")
+    parser.add_argument(
+        "--repeats",
+        metavar="N",
+        type=count,
+        default=DEFAULT_CALIBRATION_REPEATS,
+        help="for the spread (default: %(default)s)",
+    )
     parser.add_argument(
         "--address",
         metavar="ADDRESS",
@@ -42,11 +64,9 @@ def add_calibrate_arguments(parser: argparse.ArgumentParser) -> None:
 
 def calibrate_command(args: argparse.Namespace) -> None:
     from decopa.files import check_writable, write_text
+    from decopa.runs.calibration import calibrated, largest_branch, made_up_events
 
-    queries = read_queries(args.query, args.language)
-    if len(queries) != 1:
-        raise QueryError(f"{len(queries)} queries; a capacity is that for one query: calibrate each on its own")
-    query = max(queries[0].branches, key=lambda branch: len(branch.aliases))
+    query = largest_branch(read_queries(args.query, args.language))
     if args.out is not None:
         check_writable(args.out, args.overwrite, suffixes=())
     progress = progress_line(quiet=args.quiet)
@@ -54,7 +74,7 @@ def calibrate_command(args: argparse.Namespace) -> None:
         progress.phase("opening the trace" if args.trace is not None else "making events up")
         source = open_stored(args) if args.trace is not None else made_up_events(query, args.events)
         progress.phase("measuring")
-        found = _calibrated(args, query, source)
+        found = calibrated(query, source, events=args.events, repeats=args.repeats, address=args.address)
     finally:
         progress.clear()
     if args.out is None:
@@ -68,45 +88,6 @@ def calibrate_command(args: argparse.Namespace) -> None:
             tell("note", "measured with events that were made up; give --trace FILE for the query's own")
         if args.out is not None:
             tell("output", str(args.out))
-
-
-def _calibrated(args: argparse.Namespace, query: Query, source: TraceSource) -> Calibration:
-    from cluster.measure.calibrate import calibrate_cluster, calibration_spec
-    from cluster.ray_session import ray_session
-
-    spec = calibration_spec(query, source, events=args.events, repeats=args.repeats)
-    with ray_session(address=args.address, dashboard=False):
-        return calibrate_cluster(spec)
-
-
-def made_up_events(query: Query, events: int) -> TraceSource:
-    """Events of the query's types in turn at random, with numbers between 0 and 1 for all attributes."""
-    import numpy as np
-    import pyarrow as pa
-
-    from decopa.query.predicate import attributes
-    from shuffler.source.trace import open_trace
-
-    rng = np.random.default_rng(0)
-    types = sorted({position.type for position in query.positions})
-    columns: dict[str, object] = {
-        "id": np.arange(events),
-        "ts": np.cumsum(rng.integers(1, 2_000, events)),
-        "type": pa.array(rng.integers(0, len(types), events)).cast(pa.int32()),
-    }
-    columns["type"] = pa.DictionaryArray.from_arrays(columns["type"], pa.array(types))
-    named = {attr.name for predicate in query.conditions for attr in attributes(predicate)}
-    named |= {attr.name for attr in query.returns}
-    for name in sorted(named - columns.keys()):
-        columns[name] = rng.random(events)
-    source = open_trace(pa.table(columns))
-    try:
-        from decopa.query.binding import bind
-
-        bind(query, source.schema)
-    except DecoPaError as err:
-        raise QueryError(f"{err}; made-up events have numbers only: give --trace FILE") from err
-    return source
 
 
 def summary(found: Calibration) -> list[tuple[str, str]]:

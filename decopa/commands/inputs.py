@@ -1,4 +1,4 @@
-"""What the user gave on the command line -> queries, plans, statistics, capacities, traces."""
+"""What the user gave on the command line -> queries, plans, statistics, capacities, and the values of a RunSpec."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from decopa.choices import DEFAULT_COMPARED_PER_S, DEFAULT_INGESTED_PER_S, Objective, Reading
 from decopa.errors import DecoPaError, PlanError, QueryError, StatisticsError
 
 if TYPE_CHECKING:
     from costmodel.capacity import Capacity
     from costmodel.statistics import Statistics
-    from decopa.choices import Objective, Reading
     from decopa.planning.plan import Plan
     from decopa.planning.price import PricedPlan
     from decopa.query.query import Query
-    from shuffler.source.dead_letters import BadRows
+    from decopa.runs.spec import Planning, TraceOptions
     from shuffler.source.trace import TraceSource
 
 #: As a path: standard input, JSON lines, a live stream.
@@ -53,20 +53,43 @@ def read_statistics(path: Path) -> Statistics:
     return from_json(_read_text(path, StatisticsError), str(path))
 
 
-def open_stored(args: argparse.Namespace, bad_rows: BadRows | None = None) -> TraceSource:
+def trace_options(args: argparse.Namespace) -> TraceOptions:
+    """How --trace is read."""
+    from decopa.runs.spec import TraceOptions
+    from shuffler.rows.events import TraceColumns
+
+    path = None if args.trace is None or args.trace == STANDARD_INPUT else str(args.trace)
+    return TraceOptions(
+        TraceColumns(args.id, args.ts, args.type, args.end),
+        assume_sorted=args.assume_sorted,
+        nan_as_null=args.nan_as_null,
+        path=path,
+        spark=getattr(args, "spark", False),
+    )
+
+
+def planning(args: argparse.Namespace) -> Planning:
+    """How the plan is chosen; a command need not have --units, --strategy and --plan, or may have several --units."""
+    from decopa.runs.spec import Planning
+
+    plan, units = getattr(args, "plan", None), getattr(args, "units", None)
+    return Planning(
+        units if isinstance(units, int) else None,
+        getattr(args, "strategy", None),
+        None if plan is None else read_plan(plan),
+        None if args.stats is None else read_statistics(args.stats),
+        capacity_of(args),
+        Reading(args.reading),
+    )
+
+
+def open_stored(args: argparse.Namespace) -> TraceSource:
     """The trace file that --trace names."""
-    from shuffler.source.trace import DEFAULT_BAD_ROWS, TraceColumns, open_trace
+    from decopa.runs.opening import open_events
 
     if args.trace == STANDARD_INPUT:
         raise StatisticsError("a live stream (--trace -) cannot be measured before it runs; name a file")
-    columns = TraceColumns(args.id, args.ts, args.type, args.end)
-    return open_trace(
-        args.trace,
-        columns=columns,
-        assume_sorted=args.assume_sorted,
-        nan_as_null=args.nan_as_null,
-        bad_rows=bad_rows or DEFAULT_BAD_ROWS,
-    )
+    return open_events(trace_options(args)).source
 
 
 def statistics_of(args: argparse.Namespace, queries: Sequence[Query]) -> tuple[list[Statistics], tuple[str, ...]]:
@@ -89,44 +112,32 @@ def capacity_of(args: argparse.Namespace) -> Capacity:
     from dataclasses import replace
 
     from costmodel.capacity import Capacity
-    from decopa.runs.execute import DEFAULT_CAPACITY
 
     if args.capacity is None:
-        capacity = Capacity.per_second(
-            args.iota or DEFAULT_CAPACITY.max_ingestion, args.kappa or DEFAULT_CAPACITY.max_comparisons
-        )
+        capacity = Capacity.per_second(args.iota or DEFAULT_INGESTED_PER_S, args.kappa or DEFAULT_COMPARED_PER_S)
     elif args.iota or args.kappa:
         raise StatisticsError("--capacity FILE has iota and kappa; leave out --iota and --kappa, or --capacity")
     else:
         capacity = Capacity.from_json(_read_text(args.capacity, StatisticsError), str(args.capacity))
-    return replace(capacity, objective=objective_of(args))
+    return replace(capacity, objective=Objective(args.objective))
 
 
-def objective_of(args: argparse.Namespace) -> Objective:
-    from decopa.choices import Objective
-
-    return Objective(args.objective)
-
-
-def reading_of(args: argparse.Namespace) -> Reading:
-    from decopa.choices import Reading
-
-    return Reading(args.reading)
+def check_emulation(args: argparse.Namespace) -> None:
+    """Emulated units need a capacity to pretend to."""
+    if args.emulate and not (args.iota or args.kappa or args.capacity):
+        raise DecoPaError(
+            "--emulate needs to know the capacity of a unit; give --iota and --kappa, per second, or --capacity FILE"
+        )
 
 
 def priced_parts(args: argparse.Namespace, plan: Plan, statistics: Sequence[Statistics]) -> list[PricedPlan]:
     """The parts of a plan with prices; there are statistics for each of them."""
     from decopa.planning.price import price_plan
 
-    capacity, reading = capacity_of(args), reading_of(args)
+    capacity, reading = capacity_of(args), Reading(args.reading)
     return [
         price_plan(part, known, capacity, reading=reading) for part, known in zip(plan.parts, statistics, strict=True)
     ]
-
-
-def per_part(queries: Sequence[Query], statistics: Sequence[Statistics]) -> list[Statistics]:
-    """One for each query -> one for each part of a plan: OR makes several parts of one query."""
-    return [known for query, known in zip(queries, statistics, strict=True) for _ in query.branches]
 
 
 def _read_text(path: Path, error: type[DecoPaError]) -> str:

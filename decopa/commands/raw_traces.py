@@ -5,9 +5,7 @@ from __future__ import annotations
 import argparse
 import glob
 import os
-import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decopa.choices import UNKNOWN_AGES
-from decopa.commands.terminal import tell
+from decopa.commands.terminal import progress_line, tell
 from decopa.errors import OutputError, TraceError
 
 if TYPE_CHECKING:
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 # ------------------------------------------------------------------ arguments
 
 
-def add_trace_commands(kinds: Any) -> None:
+def register_raw_traces(kinds: Any) -> None:
     """Adds the commands to the sub-parsers of `decopa trace`."""
     google = kinds.add_parser(
         "google",
@@ -35,7 +33,7 @@ def add_trace_commands(kinds: Any) -> None:
         "that trace. Rows that are no events are counted by reason.",
         epilog="example: decopa trace google clusterdata-2011-2/task_events --out google.parquet",
     )
-    google.set_defaults(command="trace google")
+    google.set_defaults(action=trace_google)
     _add_common_arguments(google, "part-*.csv.gz, their directory, or a pattern")
     google.add_argument(
         "--keep-before",
@@ -52,7 +50,7 @@ def add_trace_commands(kinds: Any) -> None:
         "that are no events are counted by reason.",
         epilog="example: decopa trace citibike 201308-citibike-tripdata.zip --out citibike.parquet",
     )
-    citibike.set_defaults(command="trace citibike")
+    citibike.set_defaults(action=trace_citibike)
     _add_common_arguments(citibike, ".csv, .csv.gz or .zip (unpacked beside the output for the time), directories")
     for name, default, about in (
         ("--short-from", 60, "shortest Short ride; shorter ones are left out and counted"),
@@ -161,14 +159,15 @@ def _make(args: argparse.Namespace, work: Path, read: Callable[[Any], CheckedRow
     from cluster.spark.publishers.raw_traces import prepared, spark_here, write_parts
     from decopa.files import write_batches
 
-    with _progress(quiet=args.quiet) as progress:
-        progress.tell("starting Spark")
+    stages = _Stages()
+    with progress_line(quiet=args.quiet).watching(stages.line):
+        stages.tell("starting Spark")
         with spark_here() as spark:
-            progress.spark = spark
-            with prepared(read(spark), strict=args.strict, tell=progress.tell) as (events, report):
-                progress.tell("writing")
+            stages.spark = spark
+            with prepared(read(spark), strict=args.strict, tell=stages.tell) as (events, report):
+                stages.tell("writing")
                 parts = write_parts(events, work / "events")
-            progress.spark = None
+            stages.spark = None
         schema = pq.read_schema(parts[0]).remove_metadata()
         batches = (batch for part in parts for batch in pq.ParquetFile(part).iter_batches())
         write_batches(schema, batches, args.out, overwrite=args.overwrite)
@@ -195,8 +194,8 @@ def _workspace(out: Path) -> Iterator[Path]:
 # ------------------------------------------------------------------ what the user sees
 
 
-class _Progress:
-    """What is being done, for how long, and how many of Spark's tasks are through, on one line of the terminal."""
+class _Stages:
+    """What is being done, for how long, and how many of Spark's tasks are through, for the line of progress."""
 
     def __init__(self) -> None:
         self.spark: Any = None
@@ -218,27 +217,6 @@ class _Progress:
             return ""
         total = sum(one.numTasks for one in stages)
         return f", {sum(one.numCompletedTasks for one in stages)} of {total} tasks" if total else ""
-
-
-@contextmanager
-def _progress(*, quiet: bool) -> Iterator[_Progress]:
-    progress, ended = _Progress(), threading.Event()
-    if quiet or not sys.stderr.isatty():
-        yield progress
-        return
-
-    def show() -> None:
-        while not ended.wait(0.5):
-            print(f"\r\x1b[K{progress.line()}", end="", file=sys.stderr, flush=True)
-
-    thread = threading.Thread(target=show, daemon=True)
-    thread.start()
-    try:
-        yield progress
-    finally:
-        ended.set()
-        thread.join()
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def _summarize(

@@ -1,4 +1,4 @@
-"""The arguments of `decopa run` and what they mean together; nothing heavy is imported for --help."""
+"""The arguments of `decopa run`, and the RunSpec that they mean together. Nothing heavy is imported for --help."""
 
 from __future__ import annotations
 
@@ -6,16 +6,24 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from decopa.choices import BAD_ROW_POLICIES, LATE_POLICIES, PLACEMENTS, RUNTIMES
+from decopa.choices import (
+    BAD_ROW_POLICIES,
+    DEFAULT_CHECKPOINT_S,
+    DEFAULT_MAX_MATCHES,
+    DEFAULT_MAX_SPILL_BYTES,
+    DEFAULT_MAX_STATE_BYTES,
+    LATE_POLICIES,
+    PART_FORMATS,
+    PLACEMENTS,
+    RUNTIMES,
+)
+from decopa.commands.inputs import STANDARD_INPUT, check_emulation, planning, trace_options
 from decopa.commands.option_types import count, duration, kinds, pin, positive
 from decopa.errors import DecoPaError
 
 if TYPE_CHECKING:
     from actors.group import Limits
-    from cluster.options import RayOptions
-    from costmodel.capacity import Capacity
-    from shuffler.source.dead_letters import BadRows
-    from shuffler.source.lateness import Lateness
+    from decopa.runs.spec import RunSpec
 
 EXAMPLES = """examples:
   decopa run 'PATTERN SEQ(A a, B b) WHERE a.x < b.x WITHIN 10 s' --trace trace.parquet --units 4 --out matches.parquet
@@ -24,7 +32,7 @@ EXAMPLES = """examples:
   decopa run query.txt --trace trace.parquet --units 4 --speed 60            replay: a minute of the trace per second
   decopa run query.txt --trace trace.parquet --units 8 --emulate --iota 1e5 --kappa 1e6
   tail -f events.jsonl | decopa run query.txt --trace - --allowed-lateness '2 s' --late drop
-  decopa run query.txt --trace trace.parquet --runtime local                 in this process, without Ray
+  decopa run query.txt --trace trace.parquet                                 in this process, without Ray
 """
 
 
@@ -33,9 +41,8 @@ def add_runtime_arguments(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--runtime",
         choices=RUNTIMES,
-        default="ray",
         help="ray: each processing unit is an actor, on this machine or a cluster; local: all in this process "
-        "(default: %(default)s)",
+        "(default: ray if --units, --address, --spark or --checkpoint is given, else local)",
     )
     run.add_argument("--plan", metavar="FILE", type=Path, help="run this plan (see `decopa plan`) instead of a new one")
     run.add_argument("--batch-size", metavar="N", type=count, help="events that are processed together")
@@ -94,15 +101,14 @@ def add_runtime_arguments(run: argparse.ArgumentParser) -> None:
 
 def add_bad_row_arguments(run: argparse.ArgumentParser) -> None:
     bad = run.add_argument_group("rows that cannot be used: missing ids, times out of range, NaN, repeated ids")
-    bad.add_argument(
+    policy = bad.add_mutually_exclusive_group()
+    policy.add_argument(
         "--bad-rows",
         choices=BAD_ROW_POLICIES,
         default=BAD_ROW_POLICIES[0],
         help="fail: stop at the first one; divert: leave them out and count them (default: %(default)s)",
     )
-    bad.add_argument(
-        "--strict", dest="bad_rows", action="store_const", const="fail", help="the same as --bad-rows fail"
-    )
+    policy.add_argument("--strict", action="store_true", help="the same as --bad-rows fail")
     bad.add_argument(
         "--dead-letters",
         metavar="FILE",
@@ -123,6 +129,15 @@ def add_stream_arguments(run: argparse.ArgumentParser) -> None:
         "--late", choices=LATE_POLICIES, help="what to do with events that come later still (default: fail)"
     )
     live.add_argument(
+        "--part-rows", metavar="N", type=count, help="matches in a part, if --out is a folder (default: 100,000)"
+    )
+    live.add_argument(
+        "--part-every",
+        metavar="TIME",
+        type=duration,
+        help="the longest that a match waits for its part, if --out is a folder (default: 10 s)",
+    )
+    live.add_argument(
         "--schema",
         metavar="NAME=KIND,...",
         type=kinds,
@@ -130,70 +145,95 @@ def add_stream_arguments(run: argparse.ArgumentParser) -> None:
     )
 
 
+def add_checkpoint_arguments(run: argparse.ArgumentParser) -> None:
+    safe = run.add_argument_group("checkpoints (on Ray)")
+    safe.add_argument(
+        "--checkpoint",
+        metavar="DIR",
+        type=Path,
+        help="keep checkpoints here, and continue from the last one: any process may die. --out is then a folder, in "
+        "which matches appear part by part, each once",
+    )
+    safe.add_argument(
+        "--checkpoint-every",
+        metavar="TIME",
+        type=duration,
+        help=f"how often (default: {DEFAULT_CHECKPOINT_S:g} s)",
+    )
+    safe.add_argument("--out-format", choices=PART_FORMATS, help=f"of the parts (default: {PART_FORMATS[0]})")
+
+
 # ------------------------------------------------------------------ what they mean
 
 
 def check(args: argparse.Namespace) -> None:
-    """Refuses what does not fit together, before anything is read."""
-    if args.runtime != "ray":
-        given = ("address", "shufflers", "placement", "pin", "speed", "rate", "emulate")
-        for name in given:
-            if getattr(args, name):
-                raise DecoPaError(f"--{name} is about Ray; leave it out, or use --runtime ray")
-    if args.emulate and not (args.iota or args.kappa or args.capacity):
-        raise DecoPaError(
-            "--emulate needs to know the capacity of a unit; give --iota and --kappa, per second, or --capacity FILE"
-        )
-    if args.max_spill_mb is not None and args.spill is None:
-        raise DecoPaError("--max-spill-mb is about what is spilled; name a folder for it with --spill DIR")
-    if args.dead_letters is not None and args.bad_rows != "divert":
-        raise DecoPaError("--dead-letters is about rows that are diverted; add --bad-rows divert")
-    if str(args.trace) != "-":
-        for name in ("allowed_lateness", "late", "schema"):
-            if getattr(args, name) is not None:
-                flag = name.replace("_", "-")
-                raise DecoPaError(f"--{flag} is about live streams; leave it out, or read one with --trace -")
+    """Refuses arguments that only mean something beside others; the rest is refused by `decopa.runs.support`."""
+    check_emulation(args)
+    for given, needed, message in (
+        (args.max_spill_mb, args.spill, "--max-spill-mb limits what is spilled; name a folder for it with --spill DIR"),
+        (args.dead_letters, args.bad_rows == "divert", "--dead-letters takes diverted rows; add --bad-rows divert"),
+        (args.checkpoint_every, args.checkpoint, "--checkpoint-every needs checkpoints; add --checkpoint DIR"),
+        (args.out_format, args.checkpoint, "--out-format is that of parts; add --checkpoint DIR, or leave it out"),
+    ):
+        if given is not None and not needed:
+            raise DecoPaError(message)
+    if args.checkpoint is not None and (args.out is None or args.out.suffix):
+        raise DecoPaError("a run with --checkpoint needs --out DIR, a folder for the parts of its result")
+    if args.trace != STANDARD_INPUT:
+        for flag, value in (("--part-rows", args.part_rows), ("--part-every", args.part_every)):
+            if value is not None:
+                raise DecoPaError(f"{flag} is about live streams; leave it out, or read one with --trace -")
+    elif args.report is not None:
+        raise DecoPaError("--report is about stored traces; watch a live run on Ray's dashboard (docs/profiling.md)")
+    if args.checkpoint is not None and args.trace == STANDARD_INPUT:
+        raise DecoPaError("a live stream cannot be read again, so it cannot have checkpoints; leave out --checkpoint")
 
 
-def ray_options(args: argparse.Namespace, capacity: Capacity) -> RayOptions:
-    from cluster.options import Placement, RayOptions
+def spec_of(args: argparse.Namespace) -> RunSpec:
+    """The run that the arguments ask for."""
+    from dataclasses import replace
+
+    from cluster.options import Checkpoints, Placement, RayOptions
+    from decopa.runs.spec import Output, RunSpec
+    from shuffler.source.dead_letters import BadRows
+    from shuffler.source.lateness import Lateness
     from shuffler.source.pacing import Replay
 
-    return RayOptions(
+    chosen = planning(args)
+    trace = replace(
+        trace_options(args),
+        lateness=Lateness(args.allowed_lateness or 0, args.late or LATE_POLICIES[0]),
+        bad_rows=BadRows(args.bad_rows, args.dead_letters),
+        kinds=args.schema or {},
+        require_types=True,
+        batch_size=args.batch_size,
+    )
+    ray = RayOptions(
         address=args.address,
         shufflers=args.shufflers or 1,
-        placement=Placement(args.placement or PLACEMENTS[0], dict(args.pin)),
+        placement=Placement(args.placement or PLACEMENTS[0], dict(args.pin) or None),
         replay=Replay(args.speed, args.rate),
-        emulate={"": capacity} if args.emulate else {},
+        emulate={"": chosen.capacity} if args.emulate else {},
+    )
+    every_s = DEFAULT_CHECKPOINT_S if args.checkpoint_every is None else args.checkpoint_every / 1e6
+    return RunSpec(
+        trace,
+        chosen,
+        _limits(args),
+        ray,
+        args.runtime,
+        None if args.out is None else Output(str(args.out), args.out_format or PART_FORMATS[0], args.overwrite),
+        None if args.checkpoint is None else Checkpoints(str(args.checkpoint), every_s),
     )
 
 
-def limits_of(args: argparse.Namespace) -> Limits:
-    from dataclasses import replace
-
+def _limits(args: argparse.Namespace) -> Limits:
     from actors.columnar.memory import Spill
-    from decopa.runs.execute import DEFAULT_LIMITS
+    from actors.group import Limits
 
-    limits = DEFAULT_LIMITS
-    if args.max_matches is not None:
-        limits = replace(limits, max_matches=args.max_matches)
-    if args.max_state_mb is not None:
-        limits = replace(limits, max_state_bytes=args.max_state_mb * 2**20)
-    if args.spill is not None:
-        spill = Spill(args.spill.resolve())
-        if args.max_spill_mb is not None:
-            spill = replace(spill, max_bytes=args.max_spill_mb * 2**20)
-        limits = replace(limits, spill=spill)
-    return limits
-
-
-def bad_rows_of(args: argparse.Namespace) -> BadRows:
-    from shuffler.source.dead_letters import BadRows
-
-    return BadRows(args.bad_rows, args.dead_letters)
-
-
-def lateness_of(args: argparse.Namespace) -> Lateness:
-    from shuffler.source.lateness import Lateness
-
-    return Lateness(args.allowed_lateness or 0, "drop" if args.late == "drop" else "fail")
+    spill_mb = args.max_spill_mb or DEFAULT_MAX_SPILL_BYTES // 2**20
+    return Limits(
+        args.max_matches or DEFAULT_MAX_MATCHES,
+        (args.max_state_mb or DEFAULT_MAX_STATE_BYTES // 2**20) * 2**20,
+        None if args.spill is None else Spill(args.spill.resolve(), spill_mb * 2**20),
+    )

@@ -9,8 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decopa.choices import COST_BASED, SCALED_STRATEGIES
-from decopa.commands.inputs import capacity_of, objective_of, open_stored, read_queries, read_statistics, reading_of
+from decopa.commands.inputs import check_emulation, open_stored, planning, read_queries
 from decopa.commands.option_types import count, positive
+from decopa.commands.options import (
+    Subparsers,
+    add_cost_arguments,
+    add_query_argument,
+    add_quiet_argument,
+    add_trace_arguments,
+)
 from decopa.commands.terminal import progress_line, tell
 from decopa.errors import DecoPaError, PlanError, did_you_mean
 
@@ -29,8 +36,23 @@ EXAMPLES = """examples:
 """
 
 
-def add_scale_arguments(parser: argparse.ArgumentParser) -> None:
-    """Beyond the query, the trace and the cost arguments."""
+def register(commands: Subparsers) -> None:
+    parser = commands.add_parser(
+        "scale",
+        help="measure throughput on several numbers of units",
+        description=ABOUT,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_query_argument(parser)
+    add_trace_arguments(parser, required=True)
+    _add_scale_arguments(parser)
+    add_cost_arguments(parser)
+    add_quiet_argument(parser)
+    parser.set_defaults(action=scale_command)
+
+
+def _add_scale_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--units", metavar="N,N,...", type=counts, required=True, help="numbers of processing units")
     parser.add_argument(
         "--strategies", metavar="NAME,...", default=DEFAULT_STRATEGIES, help="what to compare (default: %(default)s)"
@@ -68,8 +90,7 @@ def scale_command(args: argparse.Namespace) -> None:
     for name in strategies:
         if name not in COST_BASED:
             raise PlanError(f"unknown strategy '{name}'{did_you_mean(name, COST_BASED)}")
-    if args.emulate and not (args.iota or args.kappa or args.capacity):
-        raise DecoPaError("--emulate needs to know the capacity of a unit; give --iota and --kappa, or --capacity FILE")
+    check_emulation(args)
     if args.target_rate and not args.emulate:
         raise DecoPaError("--target-rate sets the clock of emulated units; add --emulate, or leave it out")
     queries = read_queries(args.query, args.language)
@@ -88,11 +109,11 @@ def _measured(args: argparse.Namespace, queries: Sequence[Query], strategies: Se
     from decopa.runs.scale_test import ScaleSettings, ScaleTest
 
     progress = progress_line(quiet=args.quiet)
+    chosen = planning(args)
     settings = ScaleSettings(
-        capacity_of(args),
+        chosen.capacity,
         emulate=args.emulate,
-        objective=objective_of(args),
-        reading=reading_of(args),
+        reading=chosen.reading,
         seconds=args.seconds,
         precision=args.precision,
         most_trials=args.trials,
@@ -103,10 +124,8 @@ def _measured(args: argparse.Namespace, queries: Sequence[Query], strategies: Se
     try:
         progress.phase("measuring rates and selectivities")
         source = open_stored(args)
-        if args.stats is not None:
-            statistics = [read_statistics(args.stats)] * len(queries)
-        else:
-            statistics = [one.statistics for one in measure(queries, source)]
+        known = chosen.known_statistics(len(queries))
+        statistics = known or [one.statistics for one in measure(queries, source)]
         test = ScaleTest(queries, statistics, source, settings, progress.phase)
         keys = point_keys(strategies, args.units)
 

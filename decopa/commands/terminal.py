@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shutil
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 
 def tell(what: str, value: str) -> None:
@@ -21,6 +23,7 @@ class Progress:
     """One line on the terminal that is rewritten: what is being done, and how far a run has come."""
 
     INTERVAL_S = 0.2
+    WATCH_S = 0.5
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -52,6 +55,24 @@ class Progress:
         seconds = self._last[1] - self._first[1]
         return f", {(self._last[0] - self._first[0]) / seconds:,.0f} events/s" if seconds > 0 else ""
 
+    @contextmanager
+    def watching(self, line: Callable[[], str]) -> Iterator[None]:
+        """Rewrites the line twice a second with what `line` says, from a thread, until the work inside is done."""
+        ended = threading.Event()
+
+        def rewrite() -> None:
+            while not ended.wait(self.WATCH_S):
+                self._write(line())
+
+        thread = threading.Thread(target=rewrite, name="progress", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+            self.clear()
+
     def clear(self) -> None:
         self._write("")
 
@@ -61,6 +82,10 @@ class Progress:
 
 class Silence(Progress):
     """Says nothing: output goes to a file or pipe, or the user wants quiet."""
+
+    @contextmanager
+    def watching(self, line: Callable[[], str]) -> Iterator[None]:
+        yield
 
     def _write(self, line: str) -> None:
         pass

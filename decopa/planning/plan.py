@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
 from functools import cached_property
-from typing import Any
 
 import networkx as nx
 
+from decopa.documents import Document, read_document
 from decopa.errors import PlanError, QueryError
 from decopa.language.text.parser import parse
+from decopa.planning.roles import Roles, Rule, roles_of
 from decopa.planning.subquery import SubQuery
-from decopa.planning.succession import Succession, hash_key, succession_of
 from decopa.query.query import Query
 
 FORMAT = "decopa-plan"
 VERSION = 1
 MAX_UNITS = 4096
-
-
-class Rule(Enum):
-    """How an operator makes its matches out of its inputs."""
-
-    LEAF = "leaf"
-    JOIN = "join"
-    KLEENE_UNARY = "kleene-unary"
-    KLEENE_BINARY = "kleene-binary"
-    NEGATION = "negation"
-    NEXT = "next"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,34 +116,27 @@ class QueryPlan:
             depths[name] = max((depths[after] + 1 for after in self.graph.successors(name)), default=0)
         return depths
 
+    @cached_property
+    def _roles(self) -> dict[str, Roles]:
+        found = {}
+        for operator in self.operators:
+            inputs = self.inputs(operator)
+            found[operator.name] = roles_of(
+                self.query,
+                operator.sub_query,
+                [source.sub_query for source in inputs],
+                partitioned=[source.partitioned for source in inputs],
+                units=operator.units,
+            )
+        return found
+
+    def roles(self, operator: PlanOperator) -> Roles:
+        """What the operator does, which of its inputs is which, and how many of its units work."""
+        return self._roles[operator.name]
+
     def rule(self, operator: PlanOperator) -> Rule:
-        """What the operator does, as its sub-query and those of its inputs say."""
-        inputs = self.inputs(operator)
-        if not inputs:
-            return Rule.LEAF
-        if len(inputs) == 1:
-            return Rule.KLEENE_UNARY
-        formed = operator.sub_query.closed - inputs[0].sub_query.closed - inputs[1].sub_query.closed
-        if formed:
-            return Rule.KLEENE_BINARY
-        if len({source.sub_query.scope(self.query) for source in inputs}) > 1:
-            return Rule.NEGATION
-        return Rule.JOIN if self.succession(operator) is None else Rule.NEXT
-
-    def succession(self, operator: PlanOperator) -> Succession | None:
-        """How the inputs of an operator follow each other in a NEXT; None if they do not."""
-        return succession_of(self.query, [source.sub_query for source in self.inputs(operator)])
-
-    def next_keys(self, operator: PlanOperator) -> tuple[str, str] | None:
-        """The columns by which the inputs (in plan order) of a NEXT are hashed, if both are dealt out; else None."""
-        step, inputs = self.succession(operator), self.inputs(operator)
-        if step is None or not all(source.partitioned for source in inputs):
-            return None
-        key = hash_key(self.query, inputs[step.left].sub_query, step)
-        if key is None:
-            return None
-        earlier, later = (f"{attr.alias}.{attr.name}" for attr in key)
-        return (earlier, later) if step.left == 0 else (later, earlier)
+        """How the operator makes its matches."""
+        return self.roles(operator).rule
 
     def text(self, operator: PlanOperator) -> str:
         """`name SEQ(A,B)`: how messages call an operator."""
@@ -168,6 +148,9 @@ class Plan:
     """Plans for a workload: one per OR-free query, in the workload's order."""
 
     parts: tuple[QueryPlan, ...]
+
+    def __repr__(self) -> str:
+        return f"Plan({'; '.join(map(_shown, self.parts))})"
 
     def to_json(self) -> str:
         document = {
@@ -199,63 +182,39 @@ class Plan:
     @classmethod
     def from_json(cls, text: str) -> Plan:
         """Reads what `to_json` wrote; anything else is refused with the place that is wrong."""
-        try:
-            document = json.loads(text)
-        except (ValueError, RecursionError) as err:
-            raise PlanError(f"the plan is not JSON: {err}") from None
-        if not isinstance(document, Mapping) or document.get("format") != FORMAT:
-            raise PlanError(f'the file is no plan: it has no "format": "{FORMAT}"; write one with `decopa plan`')
-        if document.get("version") != VERSION:
-            raise PlanError(
-                f"the plan has version {document.get('version')!r}, this decopa reads version {VERSION}; make it anew"
-            )
-        parts = _field(document, "queries", list, "the plan")
-        return cls(tuple(_part_from(part, f"queries[{index}]") for index, part in enumerate(parts)))
-
-
-def _part_from(part: Any, where: str) -> QueryPlan:
-    text = _field(part, "query", str, where)
-    try:
-        query = parse(text)
-    except QueryError as err:
-        raise PlanError(f"{where}.query: {err}") from err
-    operators = []
-    for index, item in enumerate(_field(part, "operators", list, where)):
-        place = f"{where}.operators[{index}]"
-        units = _field(item, "units", int, place)
-        aliases, closed = _names(item, "positions", place), _names(item, "closed", place)
-        operators.append(
-            PlanOperator(
-                name=_field(item, "name", str, place),
-                sub_query=SubQuery(frozenset(aliases), frozenset(closed)),
-                inputs=_names(item, "inputs", place),
-                units=units,
-                partitioned=_field(item, "partitioned", bool, place),
-                hosts=_hosts(item, place),
-            )
+        document = read_document(
+            text, format=FORMAT, version=VERSION, name="the plan", error=PlanError, remedy="make it with `decopa plan`"
         )
-    slices = _field(part, "slices", int, where) if "slices" in part else 1
-    return QueryPlan(query, tuple(operators), slices)
+        return cls(tuple(_part_from(part) for part in document.objects("queries")))
 
 
-def _hosts(item: Any, where: str) -> tuple[int, ...]:
-    hosts = _field(item, "hosts", list, where) if "hosts" in item else []
+def _shown(part: QueryPlan) -> str:
+    """`q: SEQ(A a, B b), o3 SEQ(A,B) x2`: the operators that work, and on how many units."""
+    working = [f"{part.text(one)} x{one.units}" for one in part.operators if one.inputs]
+    return f"{part.query.name}: {part.query.pattern}, {', '.join(working) or 'events as they come'}"
+
+
+def _part_from(part: Document) -> QueryPlan:
+    try:
+        query = parse(part.value("query", str))
+    except QueryError as err:
+        raise PlanError(f"{part.where}: query: {err}") from err
+    operators = [
+        PlanOperator(
+            name=item.value("name", str),
+            sub_query=SubQuery(frozenset(item.texts("positions")), frozenset(item.texts("closed"))),
+            inputs=item.texts("inputs"),
+            units=item.value("units", int),
+            partitioned=item.value("partitioned", bool),
+            hosts=_hosts(item),
+        )
+        for item in part.objects("operators")
+    ]
+    return QueryPlan(query, tuple(operators), part.value("slices", int) if "slices" in part else 1)
+
+
+def _hosts(item: Document) -> tuple[int, ...]:
+    hosts = item.value("hosts", list) if "hosts" in item else []
     if not all(isinstance(host, int) and not isinstance(host, bool) and 0 <= host < MAX_UNITS for host in hosts):
-        raise PlanError(f"{where}: 'hosts' must be a list of unit numbers below {MAX_UNITS}")
+        item.fail(f"'hosts' must be a list of unit numbers below {MAX_UNITS}")
     return tuple(hosts)
-
-
-def _field(item: Any, name: str, kind: type, where: str) -> Any:
-    if not isinstance(item, Mapping) or name not in item:
-        raise PlanError(f"{where}: '{name}' is missing")
-    value = item[name]
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise PlanError(f"{where}: '{name}' must be {kind.__name__}, got {type(value).__name__}")
-    return value
-
-
-def _names(item: Any, name: str, where: str) -> tuple[str, ...]:
-    values = _field(item, name, list, where)
-    if not all(isinstance(value, str) for value in values):
-        raise PlanError(f"{where}: '{name}' must be a list of names")
-    return tuple(values)

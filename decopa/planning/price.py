@@ -13,8 +13,9 @@ from costmodel.rates import PAPER, QueryRates, RateModel
 from costmodel.statistics import Statistics
 from costmodel.throughput import AssignedOperator, Limit, Scaling, largest_scaling, load_at
 from decopa.choices import Reading
-from decopa.planning.plan import PlanOperator, QueryPlan, Rule
-from decopa.planning.split import BOTH, SplitSpace, Step
+from decopa.planning.plan import PlanOperator, QueryPlan
+from decopa.planning.roles import Rule
+from decopa.planning.split import SplitSpace, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +120,8 @@ def operator_prices(plan: QueryPlan, rates: QueryRates) -> dict[str, PricedOpera
         inputs = plan.inputs(operator)
         if inputs:
             step = Step(operator.sub_query, tuple(source.sub_query for source in inputs))
-            dealt = [side for side, source in enumerate(inputs) if source.partitioned]
-            price = space.price(step, BOTH if len(dealt) > 1 else dealt[0] if dealt else -1)
+            dealt = plan.roles(operator).dealt
+            price = space.price(step, -1 if dealt is None else dealt)
             prices[operator.name] = price if plan.slices == 1 else _Sliced(price, plan.slices)
     return prices
 

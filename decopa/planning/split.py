@@ -9,8 +9,9 @@ from functools import cached_property
 
 from costmodel.pricing import Flow, Join, KleeneBinary, KleeneUnary, Negation, Next, PricedOperator
 from costmodel.rates import QueryRates
+from decopa.planning.roles import BOTH, Roles, Rule, roles_of
 from decopa.planning.subquery import SubQuery, negated_part
-from decopa.planning.succession import hash_key, own_chain, problems, succession_of
+from decopa.planning.succession import own_chain, problems
 from decopa.query.analysis import Chain, Scope
 from decopa.query.query import Query
 
@@ -25,10 +26,6 @@ class Step:
     @property
     def sort_key(self) -> tuple[object, ...]:
         return (self.sub_query.sort_key, tuple(one.sort_key for one in self.inputs))
-
-
-#: Stands for "both inputs" where the input to deal out is named: a NEXT with a key hashes both.
-BOTH = 2
 
 
 def dealt_inputs(step: Step, dealt: int) -> tuple[SubQuery, ...]:
@@ -50,6 +47,7 @@ class SplitSpace:
 
     def __init__(self, query: Query, rates: QueryRates) -> None:
         self.query, self.rates = query, rates
+        self._roles: dict[Step, Roles] = {}
         self._prices: dict[tuple[Step, int], PricedOperator] = {}
 
     @cached_property
@@ -160,31 +158,17 @@ class SplitSpace:
 
     def preferred(self, step: Step, log_scaling: float = 0.0) -> int:
         """The input to deal out: the only one allowed, or of a join the one with more matches at rates times c."""
-        if len(step.inputs) == 1:
-            return 0
-        rule = self.rule(step)
-        if rule == "kleene":
-            (alias,) = step.sub_query.closed - step.inputs[0].closed - step.inputs[1].closed
-            return 0 if alias not in step.inputs[0].aliases else 1
-        if rule == "next":
-            step_of = succession_of(self.query, step.inputs)
-            assert step_of is not None
-            keyed = hash_key(self.query, step.inputs[step_of.left], step_of) is not None
-            return BOTH if keyed else step_of.left
-        if rule == "negation":
-            return min((0, 1), key=lambda side: len(step.inputs[side].scope(self.query)))
+        allowed = self.roles(step).may_deal
+        if len(allowed) == 1:
+            return allowed[0]
         formulas = [self.rates.formula(one.aliases, one.closed) for one in step.inputs]
-        return max((0, 1), key=lambda side: formulas[side].log_at(log_scaling))
+        return max(allowed, key=lambda side: formulas[side].log_at(log_scaling))
 
-    def rule(self, step: Step) -> str:
-        """`unary`, `kleene` (binary), `negation`, `next` or `join`."""
-        if len(step.inputs) == 1:
-            return "unary"
-        if step.sub_query.closed - step.inputs[0].closed - step.inputs[1].closed:
-            return "kleene"
-        if len({one.scope(self.query) for one in step.inputs}) > 1:
-            return "negation"
-        return "join" if succession_of(self.query, step.inputs) is None else "next"
+    def roles(self, step: Step) -> Roles:
+        """What a step does with its inputs; which of them is dealt out is for the planner to decide."""
+        if step not in self._roles:
+            self._roles[step] = roles_of(self.query, step.sub_query, step.inputs)
+        return self._roles[step]
 
     def log_rate(self, sub_query: SubQuery) -> float:
         return self.rates.log_rate(sub_query.aliases, sub_query.closed)
@@ -195,21 +179,17 @@ class SplitSpace:
             for side, one in enumerate(step.inputs)
         ]
         matches = self.rates.formula(step.sub_query.aliases, step.sub_query.closed)
-        match self.rule(step):
-            case "unary":
+        roles = self.roles(step)
+        match roles.rule:
+            case Rule.KLEENE_UNARY:
                 return KleeneUnary(flows[0], matches)
-            case "kleene":
-                (alias,) = step.sub_query.closed - step.inputs[0].closed - step.inputs[1].closed
-                events = 0 if alias in step.inputs[0].aliases else 1
-                groups = self.rates.formula({alias}, {alias})
-                return KleeneBinary(flows[1 - events], flows[events], groups, matches)
-            case "negation":
-                positive = min((0, 1), key=lambda side: len(step.inputs[side].scope(self.query)))
-                return Negation(flows[positive], flows[1 - positive], matches)
-            case "next":
-                step_of = succession_of(self.query, step.inputs)
-                assert step_of is not None
-                return Next(flows[step_of.left], flows[1 - step_of.left], matches)
+            case Rule.KLEENE_BINARY:
+                groups = self.rates.formula(roles.formed, roles.formed)
+                return KleeneBinary(flows[roles.main], flows[roles.other], groups, matches)
+            case Rule.NEGATION:
+                return Negation(flows[roles.main], flows[roles.other], matches)
+            case Rule.NEXT:
+                return Next(flows[roles.main], flows[roles.other], matches)
             case _:
                 left, right = step.inputs
                 met = self.rates.met(left.aliases, right.aliases, left.closed | right.closed)

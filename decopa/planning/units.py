@@ -13,7 +13,8 @@ from costmodel.throughput import AssignedOperator, Scaling, largest_scaling
 from decopa.choices import Reading
 from decopa.errors import PlanError
 from decopa.planning.plan import PlanOperator, QueryPlan
-from decopa.planning.split import BOTH, Split, SplitSpace, Step, dealt_inputs
+from decopa.planning.roles import BOTH
+from decopa.planning.split import Split, SplitSpace, Step, dealt_inputs
 from decopa.planning.subquery import SubQuery
 
 
@@ -113,7 +114,7 @@ def _consistent_choices(space: SplitSpace, split: Split, log_scaling: float = 0.
     preferred = tuple(space.preferred(step, log_scaling) for step in split)
     if not _conflicts(split, preferred):
         return [preferred]
-    free = [index for index in _conflicts(split, preferred) if space.rule(split[index]) == "join"]
+    free = [index for index in _conflicts(split, preferred) if len(space.roles(split[index]).may_deal) > 1]
     found = []
     for sides in itertools.product((0, 1), repeat=min(len(free), 10)):
         choice = list(preferred)

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from decopa.errors import PlanError, QueryError
-from decopa.planning.plan import Plan, PlanOperator, QueryPlan, Rule
+from decopa.planning.plan import Plan, PlanOperator, QueryPlan
+from decopa.planning.roles import Roles, Rule
 from decopa.planning.subquery import negated_part, whole
 from decopa.planning.succession import problems
 
@@ -88,7 +89,7 @@ def _operator(plan: QueryPlan, operator: PlanOperator) -> Iterator[tuple[str, st
     yield from problems(query, sub_query, [source.sub_query for source in inputs])
     partitioned = [source for source in inputs if source.partitioned]
     if plan.rule(operator) is Rule.NEXT:
-        yield from _next(plan, operator, inputs)
+        yield from _next(operator, plan.roles(operator), inputs)
         return
     if len(partitioned) > 1:
         yield (
@@ -96,15 +97,15 @@ def _operator(plan: QueryPlan, operator: PlanOperator) -> Iterator[tuple[str, st
             f"inputs {partitioned[0].name} and {partitioned[1].name} are both partitioned, so some pairs never meet; "
             f"broadcast input {partitioned[1].name} (Def. 5.2)",
         )
-    rule = plan.rule(operator)
-    if rule is Rule.KLEENE_UNARY:
-        yield from _kleene_unary(operator, inputs[0])
-    elif rule is Rule.KLEENE_BINARY:
-        yield from _kleene_binary(plan, operator, inputs)
-    elif rule is Rule.JOIN:
-        yield from _join(plan, operator, inputs)
+    roles = plan.roles(operator)
+    if roles.rule is Rule.KLEENE_UNARY:
+        yield from _kleene_unary(operator, roles, inputs[0])
+    elif roles.rule is Rule.KLEENE_BINARY:
+        yield from _kleene_binary(plan, operator, roles, inputs)
+    elif roles.rule is Rule.JOIN:
+        yield from _join(operator, inputs)
     else:
-        yield from _negation(plan, operator, inputs)
+        yield from _negation(plan, operator, roles, inputs)
 
 
 def _negation_closed(plan: QueryPlan, operator: PlanOperator) -> Iterator[tuple[str, str]]:
@@ -121,39 +122,36 @@ def _negation_closed(plan: QueryPlan, operator: PlanOperator) -> Iterator[tuple[
             )
 
 
-def _kleene_unary(operator: PlanOperator, source: PlanOperator) -> Iterator[tuple[str, str]]:
-    formed = operator.sub_query.closed - source.sub_query.closed
-    if len(formed) != 1 or not source.sub_query.closed <= operator.sub_query.closed:
+def _kleene_unary(operator: PlanOperator, roles: Roles, source: PlanOperator) -> Iterator[tuple[str, str]]:
+    if len(roles.formed) != 1 or not source.sub_query.closed <= operator.sub_query.closed:
         yield (
             "kleene-unary",
-            f"one input, so it must form the groups of exactly one KL position, not of {sorted(formed)} (4.1)",
+            f"one input, so it must form the groups of exactly one KL position, not of {sorted(roles.formed)} (4.1)",
         )
 
 
 def _kleene_binary(
-    plan: QueryPlan, operator: PlanOperator, inputs: tuple[PlanOperator, ...]
+    plan: QueryPlan, operator: PlanOperator, roles: Roles, inputs: tuple[PlanOperator, ...]
 ) -> Iterator[tuple[str, str]]:
-    formed = operator.sub_query.closed - inputs[0].sub_query.closed - inputs[1].sub_query.closed
-    if len(formed) != 1:
-        yield "kleene-binary", f"forms the groups of {sorted(formed)} at once; at most one per operator (4.1)"
+    if len(roles.formed) != 1:
+        yield "kleene-binary", f"forms the groups of {sorted(roles.formed)} at once; at most one per operator (4.1)"
         return
-    alias = next(iter(formed))
-    events = [source for source in inputs if source.sub_query.aliases == {alias}]
-    rest = [source for source in inputs if alias not in source.sub_query.aliases]
-    if len(events) != 1 or len(rest) != 1 or rest[0].sub_query.closed | {alias} != operator.sub_query.closed:
+    alias, rest, events = roles.alias, inputs[roles.main], inputs[roles.other]
+    apart = events.sub_query.aliases == {alias} and alias not in rest.sub_query.aliases
+    if not apart or rest.sub_query.closed | {alias} != operator.sub_query.closed:
         yield "kleene-binary", f"one input must be the events of '{alias}', the other everything else (4.1)"
         return
     if len({source.sub_query.scope(plan.query) for source in inputs}) > 1:
         yield "kleene-binary", f"the groups of '{alias}' are formed out of a negated part; form them first, then negate"
-    if events[0].partitioned:
+    if events.partitioned:
         yield (
             "kleene-input-partitioned",
-            f"the events of KL position '{alias}' (input {events[0].name}) are partitioned, so no unit sees a whole "
+            f"the events of KL position '{alias}' (input {events.name}) are partitioned, so no unit sees a whole "
             "group; broadcast them (Def. 5.3)",
         )
 
 
-def _join(plan: QueryPlan, operator: PlanOperator, inputs: tuple[PlanOperator, ...]) -> Iterator[tuple[str, str]]:
+def _join(operator: PlanOperator, inputs: tuple[PlanOperator, ...]) -> Iterator[tuple[str, str]]:
     left, right = (source.sub_query for source in inputs)
     if operator.sub_query.closed != left.closed | right.closed:
         yield "kleene-lost", "an input has formed KL groups that this operator does not list as closed"
@@ -163,10 +161,8 @@ def _join(plan: QueryPlan, operator: PlanOperator, inputs: tuple[PlanOperator, .
         yield "kleene-mixed", f"'{torn[0]}' is a group in one input and a single event in the other"
 
 
-def _next(plan: QueryPlan, operator: PlanOperator, inputs: tuple[PlanOperator, ...]) -> Iterator[tuple[str, str]]:
-    step = plan.succession(operator)
-    assert step is not None
-    left, right = inputs[step.left], inputs[1 - step.left]
+def _next(operator: PlanOperator, roles: Roles, inputs: tuple[PlanOperator, ...]) -> Iterator[tuple[str, str]]:
+    left, right = inputs[roles.main], inputs[roles.other]
     if operator.sub_query.closed != left.sub_query.closed | right.sub_query.closed:
         yield "kleene-lost", "an input has formed KL groups that this operator does not list as closed"
     if not right.partitioned:
@@ -177,25 +173,26 @@ def _next(plan: QueryPlan, operator: PlanOperator, inputs: tuple[PlanOperator, .
             f"the input {right.name} that follows is partitioned, so a unit may miss the next event; broadcast it, or "
             f"partition input {left.name}, too, if FILTER has a key",
         )
-    elif plan.next_keys(operator) is None:
+    elif roles.hashed is None:
+        assert roles.succession is not None
         yield (
             "next-input-partitioned",
             f"inputs {left.name} and {right.name} are both partitioned, but no FILTER requires an attribute of "
-            f"'{step.chosen}' to equal one of the events before, so a unit may miss the next event; "
+            f"'{roles.succession.chosen}' to equal one of the events before, so a unit may miss the next event; "
             f"broadcast input {right.name}",
         )
 
 
-def _negation(plan: QueryPlan, operator: PlanOperator, inputs: tuple[PlanOperator, ...]) -> Iterator[tuple[str, str]]:
-    query = plan.query
-    positive, negated = sorted(inputs, key=lambda source: len(source.sub_query.scope(query)))
-    added = [n for n in operator.sub_query.negations(query) if not n.aliases & positive.sub_query.aliases]
-    if len(added) != 1 or negated.sub_query != negated_part(query, added[0]):
+def _negation(
+    plan: QueryPlan, operator: PlanOperator, roles: Roles, inputs: tuple[PlanOperator, ...]
+) -> Iterator[tuple[str, str]]:
+    query, positive, negated = plan.query, inputs[roles.main], inputs[roles.other]
+    if roles.negation is None or negated.sub_query != negated_part(query, roles.negation):
         yield "negation", "one input must be exactly the negated part, the other the positions around it"
         return
     if operator.sub_query.closed != positive.sub_query.closed | negated.sub_query.closed:
         yield "kleene-lost", "an input has formed KL groups that this operator does not list as closed"
-    open_groups = (query.context_of(added[0]) & query.kleene_aliases) - positive.sub_query.closed
+    open_groups = (query.context_of(roles.negation) & query.kleene_aliases) - positive.sub_query.closed
     if open_groups:
         yield (
             "negation-open-kleene",

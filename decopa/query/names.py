@@ -8,6 +8,8 @@ from fractions import Fraction
 _CLAUSES = ("QUERY", "PATTERN", "WHERE", "WITHIN", "RETURN")
 _OPERATORS = ("SEQ", "AND", "OR", "KL", "NSEQ", "NOT", "FORALL", "IN", "TRUE", "FALSE")
 KEYWORDS = frozenset((*_CLAUSES, *_OPERATORS))
+#: Columns that every table of matches has beside those of its aliases.
+RESULT_COLUMNS = ("query", "start_ts", "end_ts")
 UNITS_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "min": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 #: Other words for units.
 _UNIT_WORDS = {

@@ -27,6 +27,7 @@ from decopa.query.predicate import (
     Node,
     Predicate,
     aliases_of,
+    attributes,
     conjuncts,
     is_between_members,
     rewrite,
@@ -175,6 +176,12 @@ class Query:
         return bool(self.chains or self.run_aliases)
 
     @property
+    def attributes(self) -> frozenset[str]:
+        """The attributes that conditions and RETURN read, by name; `id` and `ts` among them if they are named."""
+        conditions = (attr.name for predicate in self.conditions for attr in attributes(predicate))
+        return frozenset((*conditions, *(attr.name for attr in self.returns)))
+
+    @property
     def event_types(self) -> tuple[str, ...]:
         """The types that the pattern names, in its order."""
         return tuple(dict.fromkeys(name for leaf in leaves(self.pattern) for name in leaf.types if name != ANY_TYPE))
@@ -200,6 +207,11 @@ class Query:
             if any(self.scope_of(alias) == negation.scope for alias in named):
                 bound |= {alias for alias in named if self.scope_of(alias) == parent}
         return frozenset(bound)
+
+    @property
+    def nesting_of_not(self) -> int:
+        """How many NOTs lie inside each other at most."""
+        return max((len(negation.scope) for negation in self.negations), default=0)
 
     @cached_property
     def branches(self) -> tuple[Query, ...]:
@@ -251,6 +263,9 @@ class Query:
         )
         returns = tuple(attr for attr in self.returns if attr.alias in kept)
         return replace(self, pattern=strip_kleene(pattern, stripped), where=where, returns=returns, skips=skips)
+
+    def __repr__(self) -> str:
+        return f"Query({' '.join(str(self).split())!r})"
 
     def __str__(self) -> str:
         """Canonical text: `parse(str(query)) == query`."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from decopa.errors import QueryError, did_you_mean
 from decopa.query.analysis import Chain, Position, Scope
+from decopa.query.names import RESULT_COLUMNS
 from decopa.query.pattern import EventRef, Except, Kleene, Not, Or, Pattern, children_of, leaves, types_text
 from decopa.query.predicate import (
     Attr,
@@ -55,6 +56,8 @@ def check_aliases(pattern: Pattern) -> None:
 
     visit(pattern, False)
     for alias, found in roles.items():
+        if alias in RESULT_COLUMNS:
+            raise QueryError(f"alias '{alias}' is the name of a column of every result; choose another, as in A a1")
         if len(found) > 1:
             raise QueryError(
                 f"alias '{alias}' stands for {' and '.join(sorted(found))} in alternatives of OR; "

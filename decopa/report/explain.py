@@ -12,11 +12,13 @@ from decopa.errors import PlanError
 from decopa.planning.plan import Plan, PlanOperator, QueryPlan
 from decopa.planning.price import OperatorFigures, PricedPlan, units_of
 from decopa.report.rewriting import rewriting_lines
+from decopa.report.table import GAP, aligned, widths_of
 from decopa.report.tree import columns_of, padded, printable, tree_rows, wrapped
 
 #: A sub-query is not wrapped to fewer columns than this, however narrow the terminal.
 _NARROWEST = 16
-_GAP = "  "
+#: Columns beside the tree that hold words: rule and matches.
+_WORDS = (0, 2)
 _BOLD, _DIM, _RED, _YELLOW, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[1;31m", "\x1b[33m", "\x1b[0m"
 
 
@@ -208,27 +210,27 @@ def _table(part: QueryPlan, priced: PricedPlan | None, paint: _Paint, width: int
     header = ["rule", "units", "matches"] + (["rate", "ingestion", "comparison"] if priced else [])
     cells = [[] if row.again else _cells(part, row.operator, figures.get(row.operator.name)) for row in rows]
     marks = ["" if row.again else _mark(figures.get(row.operator.name)) for row in rows]
-    widths = [max([len(title), *(len(line[at]) for line in cells if line)]) for at, title in enumerate(header)]
+    widths = widths_of(header, cells)
 
-    taken = sum(widths) + len(_GAP) * len(widths)
+    taken = sum(widths) + len(GAP) * len(widths)
     longest = max(len(row.lead) + columns_of(row.label) for row in rows)
-    marks_fit = longest + taken + len(_GAP) + max(map(len, marks)) <= width  # else they go below their operators
+    marks_fit = longest + taken + len(GAP) + max(map(len, marks)) <= width  # else they go below their operators
     labels = [wrapped(row.label, max(_NARROWEST, width - taken - len(row.lead))) for row in rows]
     first = max([len("operator"), *(len(row.lead) + columns_of(line) for row, ls in zip(rows, labels) for line in ls)])
-    yield paint(_GAP.join([padded("operator", first), *_aligned(header, widths)]).rstrip(), _DIM)
+    yield paint(GAP.join([padded("operator", first), *aligned(header, widths, words=_WORDS)]).rstrip(), _DIM)
     for row, lines, line, mark in zip(rows, labels, cells, marks, strict=True):
-        aligned = _aligned(line, widths)
+        shown = aligned(line, widths, words=_WORDS) if line else []
         if row.again:
-            aligned = [paint("see above", _DIM)]
+            shown = [paint("see above", _DIM)]
         elif priced is not None:
             one = figures[row.operator.name]
             for at, share in ((4, one.ingestion_share), (5, one.comparison_share)):
                 # A load is too high if it is beyond what rounding explains.
-                aligned[at] = paint(aligned[at], _YELLOW if share > 1 + 1e-9 else "")
+                shown[at] = paint(shown[at], _YELLOW if share > 1 + 1e-9 else "")
         label = padded(lines[0], first - len(row.lead))
         styled = paint(label, _RED if mark else "")
         ending = [paint(mark, _RED)] if mark and marks_fit else []
-        yield (paint(row.lead, _DIM) + _GAP.join([styled, *aligned, *ending])).rstrip()
+        yield (paint(row.lead, _DIM) + GAP.join([styled, *shown, *ending])).rstrip()
         for more in [*lines[1:], *([mark] if mark and not marks_fit else [])]:
             yield paint(row.below, _DIM) + paint(more, _RED if mark else "")
 
@@ -247,10 +249,3 @@ def _cells(part: QueryPlan, operator: PlanOperator, figures: OperatorFigures | N
 
 def _mark(figures: OperatorFigures | None) -> str:
     return "" if figures is None or figures.limit is None else f"<- {figures.limit.value} limit"
-
-
-def _aligned(cells: Sequence[str], widths: Sequence[int]) -> list[str]:
-    """Words to the left, numbers (all but the first and the third column) to the right."""
-    return [
-        cell.ljust(width) if at in (0, 2) else cell.rjust(width) for at, (cell, width) in enumerate(zip(cells, widths))
-    ]

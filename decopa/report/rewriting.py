@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from costmodel.next_cost import After, Expression, Stream, cost, operators_of, profile
-from decopa.planning.plan import PlanOperator, QueryPlan, Rule
+from decopa.planning.plan import PlanOperator, QueryPlan
 from decopa.planning.price import PricedPlan
 from decopa.planning.rewriter.next_chain import cheapest
+from decopa.planning.roles import Rule
 
 
 def rewriting_lines(part: QueryPlan, priced: PricedPlan | None, quantity: Callable[[float], str]) -> list[str]:
@@ -56,11 +57,11 @@ def _tree(part: QueryPlan, operator: PlanOperator) -> Expression | None:
     """The operator as an expression; None if it is not made of NEXTs over single events alone."""
     if not operator.inputs:
         return Stream(f"{operator.sub_query.text(part.query)} {min(operator.sub_query.aliases)}")
-    step = part.succession(operator)
-    if part.rule(operator) is not Rule.NEXT or step is None:
+    roles = part.roles(operator)
+    if roles.rule is not Rule.NEXT:
         return None
     inputs = part.inputs(operator)
-    left, right = _tree(part, inputs[step.left]), _tree(part, inputs[1 - step.left])
+    left, right = _tree(part, inputs[roles.main]), _tree(part, inputs[roles.other])
     return None if left is None or right is None else After(left, right)
 
 

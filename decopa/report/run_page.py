@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from actors.reports import OperatorReport
 from cluster.recorder import Sample
+from decopa.planning.predict import Total
 from decopa.planning.price import PricedPlan
 from decopa.report.chart import STYLE, Series, line_chart
 from decopa.report.drawing import MeasuredLoad, escape
@@ -29,8 +30,7 @@ from decopa.report.run_summary import (
     figures,
     matches_text,
 )
-from decopa.runs.execute import RunResult
-from decopa.runs.prediction import Total
+from decopa.runs.result import RunResult
 
 #: Processes whose busy time is drawn: the busiest ones.
 _BUSIEST = 5

@@ -10,17 +10,18 @@ from dataclasses import dataclass, field
 from actors.reports import OperatorReport
 from costmodel.logarithms import MAX_VALUE
 from decopa.planning.plan import Plan, PlanOperator, QueryPlan
+from decopa.planning.predict import Prediction, Total
 from decopa.planning.price import PricedPlan, units_of
 from decopa.query.names import duration_text
 from decopa.report.explain import counted, percent, shared_units, slices_text, verdict
+from decopa.report.table import GAP, aligned, widths_of
 from decopa.report.tree import TreeRow, columns_of, padded, printable, tree_rows, wrapped
-from decopa.runs.execute import RunResult
-from decopa.runs.prediction import Prediction, Total
+from decopa.runs.result import RunResult
 
-_GAP = "  "
 _NARROWEST = 16
 _BOLD, _DIM, _RED, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[1;31m", "\x1b[0m"
-BOTTLENECK = "<- bottleneck"
+#: Marks the operator whose unit was busiest; what the model takes for the limit is in the line above the tree.
+BUSIEST = "<- busiest unit"
 #: The share of a run from which on its busiest unit was what limited it.
 _ALWAYS_BUSY = 0.9
 _FIGURES = ("ingested", "comparisons", "matches")
@@ -32,7 +33,7 @@ class PartSummary:
     """One OR-free query of a run; without statistics there are no predictions and no price.
 
     `busy` is the share of the run that the units of an operator were expected to be busy, by operator; empty if what a
-    unit can do is not known.
+    unit can do is not known. `events_per_s` is the rate of the trace in event time, which c multiplies.
     """
 
     plan: QueryPlan
@@ -40,9 +41,10 @@ class PartSummary:
     predictions: dict[str, Prediction] | None = None
     price: PricedPlan | None = None
     busy: Mapping[str, float] = field(default_factory=dict)
+    events_per_s: float | None = None
 
     @property
-    def bottleneck(self) -> str | None:
+    def busiest(self) -> str | None:
         """The operator with the busiest unit, where that was measured and says something."""
         busy = {name: report.busiest for name, report in self.reports.items()}
         most = max(busy.values(), default=0.0)
@@ -79,18 +81,15 @@ class _Tree:
     def lines(self) -> Iterator[str]:
         yield from self._head()
         yield ""
-        widths = [
-            max(len(title), *(len(line[at]) for cells in self._cells for line in cells), 0)
-            for at, title in enumerate(self._header)
-        ]
-        marked = len(_GAP + BOTTLENECK) if self._part.bottleneck else 0
-        taken = sum(widths) + len(_GAP) * len(widths) + marked
+        widths = widths_of(self._header, [line for cells in self._cells for line in cells])
+        marked = len(GAP + BUSIEST) if self._part.busiest else 0
+        taken = sum(widths) + len(GAP) * len(widths) + marked
         labels = [wrapped(row.label, max(_NARROWEST, self._width - taken - len(row.lead))) for row in self._rows]
         first = max(
             len("operator"),
             *(len(row.lead) + columns_of(line) for row, label in zip(self._rows, labels) for line in label),
         )
-        yield self._paint(_GAP.join([padded("operator", first), *self._aligned(self._header, widths)]).rstrip(), _DIM)
+        yield self._paint(GAP.join([padded("operator", first), *self._aligned(self._header, widths)]).rstrip(), _DIM)
         for row, label, cells in zip(self._rows, labels, self._cells, strict=True):
             yield from self._block(row, label, cells, first, widths)
 
@@ -102,7 +101,7 @@ class _Tree:
         working = sum(1 for operator in plan.operators if operator.inputs)
         texts = [f"{counted(working, 'operator')} on {counted(units_of(plan), 'unit')}"]
         if part.price is not None:
-            texts[0] += f"; predicted: {printable(verdict(part.price))}"
+            texts[0] += f"; predicted: {printable(_sustained(part))}{printable(verdict(part.price))}"
         texts += [slices_text(plan)] if plan.slices > 1 else []
         texts += [printable(str(shared)) for shared in shared_units(plan)]
         if part.predictions and any(_is_rough(one) for one in part.predictions.values()):
@@ -116,14 +115,14 @@ class _Tree:
         """An operator: its label beside its figures, each over as many lines as it takes."""
         if row.again:
             label, cells = [f"{label[0]} (see above)", *label[1:]], []
-        bottleneck = row.operator.name == self._part.bottleneck
+        busiest = row.operator.name == self._part.busiest
         for at in range(max(len(label), len(cells))):
             lead = row.lead if at == 0 else row.below
             text = padded(label[at] if at < len(label) else "", max(0, first - len(lead)))
             line = self._aligned(cells[at], widths) if at < len(cells) else []
-            mark = [self._paint(BOTTLENECK, _RED)] if bottleneck and at == 0 else []
-            styled = self._paint(text, _RED if bottleneck else "")
-            yield (self._paint(lead, _DIM) + _GAP.join([styled, *line, *mark])).rstrip()
+            mark = [self._paint(BUSIEST, _RED)] if busiest and at == 0 else []
+            styled = self._paint(text, _RED if busiest else "")
+            yield (self._paint(lead, _DIM) + GAP.join([styled, *line, *mark])).rstrip()
 
     def _cells_of(self, operator: PlanOperator) -> list[list[str]]:
         predictions = self._part.predictions
@@ -150,15 +149,18 @@ class _Tree:
         ]
 
     def _aligned(self, cells: Sequence[str], widths: Sequence[int]) -> list[str]:
-        """Words (the kind of a line) to the left, numbers to the right."""
-        kind = self._header.index("") if "" in self._header else -1
-        return [
-            cell.ljust(width) if at == kind else cell.rjust(width)
-            for at, (cell, width) in enumerate(zip(cells, widths, strict=True))
-        ]
+        """The kind of a line is a word, everything else a number."""
+        return aligned(cells, widths, words=[at for at, title in enumerate(self._header) if not title])
 
     def _paint(self, text: str, style: str) -> str:
         return f"{style}{text}{_PLAIN}" if self._color and style and text.strip() else text
+
+
+def _sustained(part: PartSummary) -> str:
+    """`1.5M events/s, `: what c means for this trace."""
+    if part.events_per_s is None or part.price is None or part.price.scaling.unlimited:
+        return ""
+    return f"{count_text(part.events_per_s * part.price.scaling.scaling_factor)} events/s, "
 
 
 def busy_texts(part: PartSummary, name: str, report: OperatorReport) -> tuple[str, str, str]:
@@ -202,7 +204,8 @@ def figures(
         speed = result.span_us / 1e6 / result.seconds
         faster = f", {count_text(speed)} times as fast as it happened" if speed >= 2 else ""
         rate = f" ({result.events / result.seconds:,.0f} events/s{faster})"
-        lines.append(("time", f"{result.seconds:.2f} s{rate}{', emulated' if emulated else ''}"))
+        start = f"; {result.start_s:.1f} s to start" if result.start_s >= 0.05 else ""
+        lines.append(("time", f"{result.seconds:.2f} s{rate}{', emulated' if emulated else ''}{start}"))
         if sustainable is not None and not paced:
             busiest = max((report.busiest for report in result.operators), default=0.0)
             lines.append(("sustainable", sustainable.text(result.events / result.seconds, busiest)))
@@ -221,9 +224,9 @@ def figures(
 
 def matches_text(result: RunResult) -> str:
     """`12 (far_apart 5, same_bike 7)`: how many, and of which query if there are several."""
-    total = f"{result.matches.num_rows:,}"
+    total = f"{result.match_count:,}"
     names = list(dict.fromkeys(part.query.name for part in result.plan.parts))
-    if len(names) < 2:
+    if len(names) < 2 or result.published is not None:
         return total
     found = {one["values"]: one["counts"] for one in result.matches.column("query").value_counts().to_pylist()}
     return f"{total} ({', '.join(f'{printable(name)} {found.get(name, 0):,}' for name in names)})"

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from decopa.errors import DecoPaError
+from decopa.files import replacing
+from decopa.report import table
 from decopa.report.explain import quantity
 from decopa.runs.scale_points import Point, baseline_of, gain, gain_over
 
@@ -54,21 +56,11 @@ def rows_of(points: Sequence[Point]) -> list[tuple[str, ...]]:
 
 def text_table(points: Sequence[Point]) -> str:
     """The points, aligned for a terminal; ends in a newline."""
-    rows = [_HEADER, *rows_of(points)]
-    widths = [max(len(row[at]) for row in rows) for at in range(len(_HEADER))]
-    lines = [
-        "  ".join(
-            cell.ljust(width) if at == 0 else cell.rjust(width) for at, (cell, width) in enumerate(zip(row, widths))
-        )
-        for row in rows
-    ]
-    return "\n".join(line.rstrip() for line in [*lines, *_notes(points)]) + "\n"
+    return "\n".join([table.text_table(_HEADER, rows_of(points)), *_notes(points)]) + "\n"
 
 
 def markdown_table(points: Sequence[Point]) -> str:
-    lines = ["| " + " | ".join(_HEADER) + " |", "| --- |" + " ---: |" * (len(_HEADER) - 1)]
-    lines += ["| " + " | ".join(row) + " |" for row in rows_of(points)]
-    return "\n".join([*lines, "", *_notes(points)]) + "\n"
+    return "\n".join([table.markdown_table(_HEADER, rows_of(points)), "", *_notes(points)]) + "\n"
 
 
 def _notes(points: Sequence[Point]) -> list[str]:
@@ -152,7 +144,7 @@ def write_plots(points: Sequence[Point], folder: Path, title: str) -> list[Path]
         axes.grid(alpha=0.3)
         axes.legend(fontsize=8)
         paths.append(folder / name)
-        figure.savefig(paths[-1], dpi=130)
+        _save(figure, paths[-1])
         pyplot.close(figure)
 
     draw(
@@ -191,9 +183,14 @@ def _predicted_plot(points: Sequence[Point], path: Path, title: str, pyplot: Any
     axes.set(title=title, xlabel="predicted events/s", ylabel="measured events/s", xscale="log", yscale="log")
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
-    figure.savefig(path, dpi=130)
+    _save(figure, path)
     pyplot.close(figure)
     return path
+
+
+def _save(figure: Any, path: Path) -> None:
+    with replacing(path) as temporary:
+        figure.savefig(temporary, dpi=130, format="png")
 
 
 def _times(value: float | None) -> str:

@@ -1,6 +1,6 @@
 """Predicted against measured: the load of every operator of a plan, the time its units are busy, the rate it sustains.
 
-Predictions are those of `decopa.runs.prediction`; the busy time is `Capacity.busy`. A stream that is played faster
+Predictions are those of `decopa.planning.predict`; the busy time is `Capacity.busy`. A stream that is played faster
 brings more events per second and the same comparisons for each, so that loads are linear in the rate.
 """
 
@@ -14,7 +14,7 @@ from actors.reports import OperatorReport
 from costmodel.capacity import Capacity
 from costmodel.statistics import Statistics
 from decopa.planning.plan import Plan
-from decopa.runs.prediction import Prediction, Total, predict
+from decopa.planning.predict import Prediction, Total, predict
 from shuffler.routing.topology import Topology
 
 QUANTITIES = ("ingested", "comparisons", "emitted")
@@ -82,10 +82,12 @@ def predicted_busy_s(
     expected = [predict(part, known, round(span_us)) for part, known in zip(plan.parts, statistics, strict=True)]
     busy = {}
     for process in topology.units:
-        part, routing = plan.parts[process.part], topology.routing[process.part]
+        part = plan.parts[process.part]
         per_second = capacity.per_second_at(part.query.window_us)
         busy[process.name] = sum(
-            _busy_s(expected[process.part][name], per_second) / routing.active_units(part.operator(name)) / part.slices
+            _busy_s(expected[process.part][name], per_second)
+            / part.roles(part.operator(name)).active_units
+            / part.slices
             for name, _ in process.units
         )
     return busy

@@ -1,14 +1,73 @@
-"""Result tables of several OR-free queries -> one table for the workload."""
+"""RunResult: what a run found and what it took; and tables of several OR-free queries united to one."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import warnings
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from actors.latency import LatencySummary
+from actors.reports import OperatorReport
 from actors.sink import bound_aliases
+from costmodel.statistics import Statistics
+from decopa.errors import DecoPaWarning
+from decopa.planning.plan import Plan
+from decopa.query.names import RESULT_COLUMNS
 from decopa.query.query import Query
+
+MatchKey = tuple[object, ...]
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """The matches of a run and what it took to find them.
+
+    `seconds` are those of the run itself; `start_s` is the time before its first event, for opening, measuring,
+    planning and starting. `statistics` has one entry for each query, None where there are none. Latency is measured on
+    Ray only. `span_us` is the time from the first to the last event. `bad_rows` were left out (see `BadRows`).
+    `warnings` are the notices that a user should act on. `published` counts the matches of a run with checkpoints,
+    which are in the parts of its folder and not in the table.
+    """
+
+    matches: pa.Table
+    events: int
+    seconds: float
+    operators: tuple[OperatorReport, ...]
+    plan: Plan
+    notices: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    statistics: tuple[Statistics | None, ...] = ()
+    strategy: str = "left-deep"
+    latency: LatencySummary = field(default_factory=LatencySummary)
+    dashboard: str | None = None
+    span_us: int = 0
+    bad_rows: int = 0
+    start_s: float = 0.0
+    published: int | None = None
+
+    def __repr__(self) -> str:
+        return (
+            f"RunResult({self.match_count:,} matches in {self.events:,} events, {self.seconds:.3g} s, "
+            f"strategy {self.strategy}, {self.comparisons:,} comparisons)"
+        )
+
+    @property
+    def match_count(self) -> int:
+        """All matches, whether they are in the table or were published in parts."""
+        return self.matches.num_rows if self.published is None else self.published
+
+    @property
+    def comparisons(self) -> int:
+        """Pairs of events or partial matches that were compared."""
+        return sum(report.comparisons for report in self.operators)
+
+    def warn(self, stacklevel: int = 3) -> None:
+        """Shows what a user should act on as Python warnings."""
+        for line in self.warnings:
+            warnings.warn(line, DecoPaWarning, stacklevel=stacklevel)
 
 
 def result_table(queries: Sequence[Query], matches: Sequence[pa.Table]) -> pa.Table:
@@ -17,7 +76,11 @@ def result_table(queries: Sequence[Query], matches: Sequence[pa.Table]) -> pa.Ta
     `matches` has a table for each branch of each query.
     """
     remaining = iter(matches)
-    tables = [_united(query, [next(remaining) for _ in query.branches]) for query in queries]
+    return combined([united(query, [next(remaining) for _ in query.branches]) for query in queries])
+
+
+def combined(tables: Sequence[pa.Table]) -> pa.Table:
+    """The tables of the queries of a workload, one below the other."""
     if len(tables) == 1:
         return tables[0]
     lists = {name for table in tables for name in table.column_names if _is_list(table, name)}
@@ -39,7 +102,8 @@ def _with_lists(table: pa.Table, lists: Collection[str]) -> pa.Table:
     return table
 
 
-def _united(query: Query, tables: Sequence[pa.Table]) -> pa.Table:
+def united(query: Query, tables: Sequence[pa.Table]) -> pa.Table:
+    """The matches of the branches of one query, without repeats, in canonical order."""
     if len(tables) == 1:
         return tables[0]
     alike: dict[tuple[str, ...], list[pa.Table]] = {}
@@ -49,7 +113,7 @@ def _united(query: Query, tables: Sequence[pa.Table]) -> pa.Table:
     distinct = [group[0] if len(group) == 1 else _without_repeats(group, list(names)) for names, group in alike.items()]
     whole = pa.concat_tables(distinct, promote_options="default").unify_dictionaries().combine_chunks()
     returned = [f"{attr.alias}.{attr.name}" for attr in query.returns]
-    wanted = ["query", "start_ts", "end_ts", *query.positive_aliases, *dict.fromkeys(returned)]
+    wanted = [*RESULT_COLUMNS, *query.positive_aliases, *dict.fromkeys(returned)]
     return whole.select(wanted).take(pc.sort_indices(whole, sort_keys=_sort_keys(whole, query)))
 
 
@@ -60,12 +124,13 @@ def _sort_keys(table: pa.Table, query: Query) -> list[tuple[str, str]]:
 
 def _without_repeats(tables: list[pa.Table], aliases: list[str]) -> pa.Table:
     whole = pa.concat_tables(tables, promote_options="default").unify_dictionaries().combine_chunks()
-    keys = [whole.column(alias).to_pylist() for alias in aliases]
-    seen: set[object] = set()
-    kept = []
-    for row, values in enumerate(zip(*keys, strict=True)):
-        key = tuple(tuple(value) if isinstance(value, list) else value for value in values)
-        if key not in seen:
-            seen.add(key)
-            kept.append(row)
-    return whole.take(pa.array(kept, type=pa.int64()))
+    first: dict[MatchKey, int] = {}
+    for row, key in enumerate(match_keys(whole, aliases)):
+        first.setdefault(key, row)
+    return whole.take(pa.array(first.values(), type=pa.int64()))
+
+
+def match_keys(table: pa.Table, aliases: Sequence[str]) -> Iterator[MatchKey]:
+    """What tells matches apart: the event ids that each of them binds to the aliases."""
+    for values in zip(*(table.column(alias).to_pylist() for alias in aliases), strict=True):
+        yield tuple(tuple(value) if isinstance(value, list) else value for value in values)

@@ -8,7 +8,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from decopa.documents import as_document, read_json, record_of
 from decopa.errors import DecoPaError
+from decopa.files import write_text
 
 BASELINE = "centralized"
 FORMAT = "decopa-scaling"
@@ -74,23 +76,25 @@ class PointStore:
 
     def load(self, key: PointKey) -> Point | None:
         path = self._folder / key.file_name
+        again = "delete it to measure this point again"
         try:
-            document = json.loads(path.read_text(encoding="utf-8"))
-            if document.get("format") != FORMAT or document.get("settings") != self._settings:
-                return None
-            return Point(**document["point"])
+            content = path.read_bytes()
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as err:
-            raise DecoPaError(f"cannot read '{path}': {err}; delete it to measure this point again") from err
+        except OSError as err:
+            raise DecoPaError(f"cannot read '{path}': {err}; {again}") from err
+        try:
+            document = as_document(read_json(content, name=str(path), error=DecoPaError), str(path), DecoPaError)
+            if document.fields.get("format") != FORMAT or document.fields.get("settings") != self._settings:
+                return None
+            return record_of(Point, as_document(document.value("point", dict), str(path), DecoPaError))
+        except DecoPaError as err:
+            raise DecoPaError(f"{err}; {again}") from err
 
     def save(self, key: PointKey, point: Point) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
-        path = self._folder / key.file_name
-        written = path.with_suffix(".part")  # a point is there as a whole or not at all
         document = {"format": FORMAT, "settings": self._settings, "point": asdict(point)}
-        written.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-        written.replace(path)
+        write_text(json.dumps(document, indent=1) + "\n", self._folder / key.file_name, overwrite=True)
 
 
 def measure_points(

@@ -8,20 +8,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from actors.group import Limits
 from actors.reports import OperatorReport, UnitReport, operator_report
 from costmodel.capacity import Capacity
 from costmodel.rates import ENGINE
 from costmodel.statistics import Statistics
 from costmodel.sustainable import SearchResult, Trial, largest_sustainable
-from decopa.choices import Objective, Reading
+from decopa.choices import Reading
 from decopa.errors import DeployError
 from decopa.planning.plan import Plan
-from decopa.planning.planner import plan_workload
 from decopa.planning.price import units_of
 from decopa.query.query import Query
-from decopa.runs.execute import DEFAULT_LIMITS
 from decopa.runs.model_check import check_loads, predicted_rate
+from decopa.runs.planning import choose_plan
 from decopa.runs.scale_points import Point, PointKey
+from decopa.runs.spec import Planning
 from shuffler.exchange.outbox import FlushPolicy
 from shuffler.routing.topology import Topology
 from shuffler.source.trace import TraceSource
@@ -48,7 +49,6 @@ class ScaleSettings:
 
     capacity: Capacity
     emulate: bool = False
-    objective: Objective = Objective.LIMITS
     reading: Reading = Reading.LINEAR
     seconds: float = 10.0
     precision: float = 0.05
@@ -64,7 +64,7 @@ class ScaleSettings:
         found = asdict(self)
         found.pop("address")
         found["capacity"].pop("objective")
-        return found | {"objective": self.objective.value, "reading": self.reading.value}
+        return found | {"objective": self.capacity.objective.value, "reading": self.reading.value}
 
 
 class ScaleTest:
@@ -84,16 +84,8 @@ class ScaleTest:
 
     def plan(self, key: PointKey) -> Plan:
         settings = self._settings
-        return plan_workload(
-            self._queries,
-            self._statistics,
-            settings.capacity,
-            units=key.units,
-            strategy=key.strategy,
-            reading=settings.reading,
-            objective=settings.objective,
-            model=ENGINE,  # what runs is the engine
-        ).plan
+        planning = Planning(key.units, key.strategy, None, self._statistics, settings.capacity, settings.reading)
+        return choose_plan(planning, self._queries, self._statistics, model=ENGINE).plan  # what runs is the engine
 
     def measure(self, key: PointKey) -> Point:
         """Deploys the plan once and offers it rates until the largest one that it sustains is known."""
@@ -108,7 +100,7 @@ class ScaleTest:
         test = RateTest(
             plan,
             self._source,
-            limits=DEFAULT_LIMITS,
+            limits=Limits(),
             options=self._options(clock),
             warm_up_events=self._warm_up_events(),
             tolerance=settings.tolerance,
@@ -219,9 +211,11 @@ class ScaleTest:
 
 def _extent(source: TraceSource) -> tuple[int, int]:
     """Events of a trace, and the event time that they stand for, with the gap from the last to a next one."""
-    events = sum(block.rows.num_rows for block in source.blocks([], 131_072))
+    events = source.row_count or 0
     if events < 2 or source.span_us <= 0:
-        raise DeployError(f"{source.name} has {events} event(s) in no time; a scaling test needs a longer trace")
+        raise DeployError(
+            f"{source.name}: all {events:,} events share one timestamp; a scaling test needs a longer trace"
+        )
     return events, round(source.span_us * events / (events - 1))
 
 

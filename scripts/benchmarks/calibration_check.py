@@ -20,6 +20,7 @@ from costmodel.capacity import Capacity
 from decopa.choices import Objective
 from decopa.commands.calibrate import summary
 from decopa.language.text.parser import parse
+from decopa.report.table import markdown_table
 from decopa.runs.measure import measure
 from decopa.runs.scale_points import Point, PointKey
 from decopa.runs.scale_test import ScaleSettings, ScaleTest
@@ -94,17 +95,20 @@ def report(found: list[Checked], args: argparse.Namespace) -> str:
         "",
         f"Median error of the rate: {'-' if median is None else f'{median:.1%}'} over {len(errors)} queries.",
         "",
-        "| query | iota/s | kappa/s | epsilon/s | median error of the fit | queues grow, rows/s | model, rows/s "
-        "| sustained on Ray, events/s | predicted, events/s | error | busy |",
-        "| --- |" + " ---: |" * 10,
     ]
+    header = (
+        "query", "iota/s", "kappa/s", "epsilon/s", "median error of the fit", "queues grow, rows/s", "model, rows/s",
+        "sustained on Ray, events/s", "predicted, events/s", "error", "busy",
+    )  # fmt: skip
+    rows = []
     for one in found:
         (node,), point = one.calibration.nodes, one.point
         capacity, ramp = node.capacity, sorted(node.ramps, key=lambda ramp: ramp.queueing_rate)[len(node.ramps) // 2]
         error = "-" if point.error is None else f"{point.error:+.1%}"
         cells = [one.case.name, *(f"{rate:.3g}" for rate in _rates(capacity)), f"{node.median_error:.1%}"]
         cells += [f"{ramp.queueing_rate:.3g}", f"{ramp.predicted_rate:.3g}", f"{point.measured:,.4g}"]
-        lines.append("| " + " | ".join([*cells, f"{point.predicted:,.4g}", error, f"{point.busiest:.0%}"]) + " |")
+        rows.append([*cells, f"{point.predicted:,.4g}", error, f"{point.busiest:.0%}"])
+    lines.append(markdown_table(header, rows))
     return "\n".join([*lines, "", *(f"- {one.case.name}: `{one.case.query}`" for one in found), ""])
 
 

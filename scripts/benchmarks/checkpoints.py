@@ -8,12 +8,13 @@ import sys
 import tempfile
 from pathlib import Path
 
+from actors.group import Limits
 from cluster.checkpoint.output import PublishedMatches
-from cluster.checkpoint.recovery import CheckpointedRuntime, Checkpoints
+from cluster.checkpoint.recovery import CheckpointedRuntime
 from cluster.feeding import TraceBlocks
-from cluster.options import RayOptions
+from cluster.options import Checkpoints, RayOptions
 from cluster.ray_session import ray_session
-from decopa.runs.execute import DEFAULT_LIMITS, as_workload, make_plan
+from decopa.api import as_workload, make_plan
 from decopa.runs.result import result_table
 from scripts.benchmarks.ray_runtime import COMPARISONS, WINDOWS_S, on_ray, trace
 
@@ -41,7 +42,7 @@ def main() -> int:
                     merge=lambda tables: result_table(queries, tables),
                     output=PublishedMatches(Path(folder) / "out"),
                     checkpoints=Checkpoints(f"{folder}/checkpoints", every_s=args.every),
-                    limits=DEFAULT_LIMITS,
+                    limits=Limits(),
                     options=RayOptions(),
                 )
                 run = runtime.run()

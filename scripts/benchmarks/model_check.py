@@ -13,14 +13,16 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import decopa
 from cluster.ray_session import ray_session
 from costmodel.capacity import Capacity
 from costmodel.statistics import Statistics
+from decopa.api import run_detailed
 from decopa.choices import Objective
 from decopa.language.text.parser import parse
 from decopa.planning.planner import plan_workload
 from decopa.report.run_summary import reports_of
-from decopa.runs.execute import run_detailed
+from decopa.report.table import markdown_table
 from decopa.runs.measure import measure
 from decopa.runs.model_check import LoadCheck, check_loads, median_error
 from decopa.runs.scale_points import Point, PointKey, PointStore
@@ -74,7 +76,7 @@ def _loads(case: Case, args: argparse.Namespace) -> list[LoadCheck]:
     source, known = _opened(case, args)
     query = parse(case.query)
     plan = plan_workload([query], known, CAPACITY, units=args.units, objective=Objective.BUSY).plan
-    result = run_detailed([query], source, plan=plan, statistics=known)
+    result = run_detailed([query], source, planning=decopa.Planning(plan=plan, statistics=known))
     checks = check_loads(plan, known, result.span_us, reports_of(plan, result.operators))
     error = median_error(checks, "comparisons", least=LEAST)
     shown = "-" if error is None else f"{error:.1%}"
@@ -124,20 +126,19 @@ def report(found: list[Checked], args: argparse.Namespace) -> str:
         f"{args.seconds:g} s of observation each, on real traces twice as long, so that each half of it sees the whole "
         "trace).",
         "",
-        "| what | median error | goal |",
-        "| --- | ---: | --- |",
     ]
+    rows = []
     for quantity in ("ingested", "comparisons", "emitted"):
         error = median_error(loads, quantity, least=LEAST)
         goal = GOALS.get(quantity)
-        lines.append(f"| {quantity} per operator | {_percent(error)} | {_verdict(error, goal)} |")
+        rows.append((f"{quantity} per operator", _percent(error), _verdict(error, goal)))
     rate = statistics.median(errors) if errors else None
-    lines.append(f"| sustainable rate, {len(errors)} queries (emulated) | {_percent(rate)} | {_verdict(rate, 0.2)} |")
-    lines += [
-        "",
-        "| query | operators | comparisons, median error | worst | measured/s (emulated) | predicted/s | error |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
+    rows.append((f"sustainable rate, {len(errors)} queries (emulated)", _percent(rate), _verdict(rate, 0.2)))
+    lines += [markdown_table(("what", "median error", "goal"), rows, words=(0, 2)), ""]
+    header = (
+        "query", "operators", "comparisons, median error", "worst", "measured/s (emulated)", "predicted/s", "error",
+    )  # fmt: skip
+    cases = []
     for one in found:
         judged = [abs(check.error) for check in one.loads if check.quantity == "comparisons"
                   and check.measured >= LEAST and check.error is not None]  # fmt: skip
@@ -149,8 +150,8 @@ def report(found: list[Checked], args: argparse.Namespace) -> str:
         else:
             error = "-" if point.error is None else f"{point.error:+.1%}"
             cells += [f"{point.measured:,.4g}", f"{point.predicted:,.4g}", error]
-        lines.append("| " + " | ".join(cells) + " |")
-    lines += ["", "Every operator: [model_check.csv](model_check.csv).", ""]
+        cases.append(cells)
+    lines += [markdown_table(header, cases), "", "Every operator: [model_check.csv](model_check.csv).", ""]
     return "\n".join(lines)
 
 

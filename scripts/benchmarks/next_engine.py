@@ -33,11 +33,11 @@ NOT_FORM = "PATTERN SEQ(A a, NOT(B b2), B b, NOT(C c2), C c)"
 
 @dataclass(frozen=True)
 class Timing:
-    """The best time of several runs, the matches, and the most rows that were held."""
+    """The best time of several runs, the matches, and the bytes that units held at the end."""
 
     seconds: float
     matches: int
-    state_rows: int = 0
+    state_bytes: int = 0
 
 
 def trace(events: int, seed: int) -> pa.Table:
@@ -61,7 +61,7 @@ def ours(text: str, window_us: int, events: pa.Table) -> Timing:
     runtime = LocalRuntime(plan, open_trace(events), limits=UNLIMITED, ordered=False)
     runtime.run()
     seconds = time.perf_counter() - began
-    held = sum(report.state_rows for report in runtime.reports())
+    held = sum(report.state_bytes for report in runtime.reports())
     return Timing(seconds, runtime.sinks[0].rows, held)
 
 
@@ -146,7 +146,8 @@ def main(arguments: list[str] | None = None) -> int:
         wrong += expected is not None and timing.matches != expected
         rate = count / timing.seconds / 1e6
         print(
-            f"{name:44} {rate:9.2f} M events/s {timing.matches:9,} matches {timing.state_rows:7,} rows held", flush=True
+            f"{name:44} {rate:9.2f} M events/s {timing.matches:9,} matches {timing.state_bytes:7,} bytes held",
+            flush=True,
         )
         return timing
 

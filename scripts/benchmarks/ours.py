@@ -43,7 +43,7 @@ def run_ours(workload: Workload, *, with_table: bool = True) -> OursResult:
     del runtime, sink
     began = time.perf_counter()
     if with_table:
-        decopa.run(workload.query_text, workload.events, plan=plan, limits=UNLIMITED)
+        decopa.run(workload.query_text, workload.events, limits=UNLIMITED, planning=decopa.Planning(plan=plan))
     table_seconds = time.perf_counter() - began
     return OursResult(matches, seconds, table_seconds, comparisons)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from cluster.ray_session import ray_session
 from decopa.choices import Objective
+from decopa.report import table
 from decopa.report.scale_report import EMULATED, markdown_table, write_plots
 from decopa.runs.measure import measure
 from decopa.runs.scale_points import Point, PointStore, gain, gain_over, measure_points, point_keys
@@ -117,9 +118,12 @@ def report(cases: dict[str, PaperCase], found: dict[str, list[Point]]) -> str:
         "",
         f"{len(points)} points; rate within {WITHIN:.0%} of the prediction at {within} of {len(errors)}.",
         "",
-        "| query | units | strategy | gain, measured | gain, predicted | difference | over hybrid | paper's Table 3 |",
-        "| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: |",
     ]
+    header = (
+        "query", "units", "strategy", "gain, measured", "gain, predicted", "difference", "over hybrid",
+        "paper's Table 3",
+    )  # fmt: skip
+    rows = []
     for name, mine in found.items():
         for point in mine:
             measured, predicted = gain(point, mine), gain(point, mine, predicted=True)
@@ -127,10 +131,19 @@ def report(cases: dict[str, PaperCase], found: dict[str, list[Point]]) -> str:
                 continue
             over = gain_over(point, "hybrid", mine) if point.strategy == "decopa" else None
             printed = cases[name].gains[point.units][COLUMNS[point.strategy]]
-            lines.append(
-                f"| {name} | {point.units} | {point.strategy} (emulated) | {measured:.4g}x | {predicted:.4g}x | "
-                f"{measured / predicted - 1:+.1%} | {'' if over is None else f'{over:.3g}x'} | {printed:g}x |"
+            rows.append(
+                [
+                    name,
+                    str(point.units),
+                    f"{point.strategy} (emulated)",
+                    f"{measured:.4g}x",
+                    f"{predicted:.4g}x",
+                    f"{measured / predicted - 1:+.1%}",
+                    "" if over is None else f"{over:.3g}x",
+                    f"{printed:g}x",
+                ]
             )
+    lines.append(table.markdown_table(header, rows, words=(0, 2)))
     for name, mine in found.items():
         lines += ["", f"## {name}", "", f"`{' '.join(str(cases[name].query).split())}`", "", markdown_table(mine)]
         if len(mine) > 2:

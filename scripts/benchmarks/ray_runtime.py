@@ -21,13 +21,15 @@ import numpy as np
 import pyarrow as pa
 
 import decopa
+from actors.group import Limits
 from cluster.feeding import BlockSource, TraceBlocks
 from cluster.options import RayOptions
 from cluster.ray_runtime import RayRun, RayRuntime
 from cluster.ray_session import ray_session
 from costmodel.capacity import Capacity
+from decopa.api import make_plan
 from decopa.planning.plan import Plan
-from decopa.runs.execute import DEFAULT_LIMITS, make_plan
+from decopa.report.table import markdown_table
 from decopa.traces.synthetic import SyntheticSpec
 from scripts.benchmarks.memory import resident_mib
 from shuffler.source.pacing import Replay
@@ -72,9 +74,8 @@ def main() -> int:
         for part in args.only:
             print(f"\n== {part}", flush=True)
             goals += _PARTS[part](args)
-    print("\n| what | value | goal |\n| --- | --- | --- |")
-    for goal in goals:
-        print(f"| {goal.text} | {goal.value:,.3g} | {goal.verdict} |")
+    rows = [(goal.text, f"{goal.value:,.3g}", goal.verdict) for goal in goals]
+    print("\n" + markdown_table(("what", "value", "goal"), rows, words=(0, 1, 2)))
     return 0
 
 
@@ -275,7 +276,7 @@ def on_ray(
     progress: Callable[[int, int], None] | None = None,
 ) -> RayRun:
     blocks = TraceBlocks(source) if isinstance(source, TraceSource) else source
-    return RayRuntime(plan, blocks, limits=DEFAULT_LIMITS, options=options or RayOptions()).run(progress)
+    return RayRuntime(plan, blocks, limits=Limits(), options=options or RayOptions()).run(progress)
 
 
 def trace(events: int, *, types: int) -> TraceSource:

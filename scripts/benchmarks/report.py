@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from decopa.report.table import text_table
 from scripts.benchmarks.measurement import Measurement
 
 MISSING = "-"
@@ -81,7 +82,4 @@ def _number(value: float | None, digits: int) -> str:
 
 
 def _print_table(title: str, header: list[str], rows: list[list[str]]) -> None:
-    widths = [max(len(row[place]) for row in [header, *rows]) for place in range(len(header))]
-    print(f"\n{title}")
-    for row in [header, *rows]:
-        print("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)))
+    print(f"\n{title}\n{text_table(header, rows, words=())}")

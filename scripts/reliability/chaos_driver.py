@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import decopa
-from cluster.checkpoint.recovery import Checkpoints, Recovery
-from cluster.options import RayOptions
+from cluster.checkpoint.recovery import Recovery
+from cluster.options import Checkpoints, RayOptions
 from decopa.errors import DecoPaError
 from scripts.reliability.jobs import Job
 from shuffler.source.pacing import Replay
@@ -35,18 +35,17 @@ def main(number: int, folder: Path, trace: Path, rate: float, every_s: float, sp
     note({"began": spawned})
     options = RayOptions(replay=Replay(rate=rate), metrics=False, shufflers=job.shufflers)
     try:
-        if (job.checkpoints / "job.json").exists():
-            result = decopa.resume(job.checkpoints, recovered=recovered)
+        if (job.checkpoints / "run.json").exists():
+            result = decopa.resume(job.checkpoints, watch=decopa.Watch(recovered=recovered))
         else:
             result = decopa.run_with_checkpoints(
                 job.query,
                 trace,
-                out=job.out,
-                out_format=job.form,
+                out=decopa.Output(str(job.out), job.form),
                 checkpoint=Checkpoints(str(job.checkpoints), every_s=every_s, keep=4, retries=8),
                 units=job.units,
                 ray=options,
-                recovered=recovered,
+                watch=decopa.Watch(recovered=recovered),
             )
     except DecoPaError as err:
         note({"error": str(err)})

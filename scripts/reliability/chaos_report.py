@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from decopa.report.table import markdown_table
+
 _NOTE = """\
 Times are from the kill until events flow again. Process start is that of actors, with all that they import, and, where
 the driver was killed, that of the driver. The coordinator lives in the driver: it is struck by killing the driver while
@@ -124,14 +126,12 @@ def report(tally: Tally, args: argparse.Namespace) -> str:
 
 
 def _table(tally: Tally) -> list[str]:
-    rows = [
-        "| struck | times | recoveries timed | median, whole | process start | besides | longest |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
+    header = ("struck", "times", "recoveries timed", "median, whole", "process start", "besides", "longest")
+    rows = []
     for role, times in [*tally.done.items(), ("all", sum(tally.done.values()))]:
         timed = [one for one in tally.recovered if role in (one.role, "all")]
-        rows.append(f"| {role} | {times} | {len(timed)} | {' | '.join(_times(timed))} |")
-    return rows
+        rows.append([role, str(times), str(len(timed)), *_times(timed)])
+    return markdown_table(header, rows).split("\n")
 
 
 def _times(timed: Sequence[Recovered]) -> list[str]:

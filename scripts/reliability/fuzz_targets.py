@@ -8,28 +8,32 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 from random import Random
-from typing import Any
 
-from cluster.checkpoint.store import CheckpointStore, Manifest
+from actors.group import Limits
+from cluster.checkpoint.store import RUN_FILE, CheckpointStore, Manifest
+from cluster.options import Checkpoints, Placement, RayOptions
 from costmodel.capacity import Capacity
 from costmodel.statistics import PairSelectivity, RateProfile, Statistics, SubQuerySelectivity
 from costmodel.stats_file import from_json as read_statistics
 from costmodel.stats_file import to_json as statistics_text
+from decopa.api import make_plan
 from decopa.language.text.parser import parse, parse_workload
 from decopa.planning.plan import Plan
 from decopa.planning.planner import plan_workload
 from decopa.planning.validate import check_structure
 from decopa.query.binding import bind
 from decopa.query.schema import Column, Kind, Schema
-from decopa.runs.checkpointed import Job, read_job
-from decopa.runs.execute import make_plan
+from decopa.runs.spec import Output, Planning, RunSpec, TraceOptions
+from decopa.runs.spec_file import read_run, to_document
 from scripts.reliability.mutations import damaged_bytes, damaged_document, damaged_text
 from scripts.reliability.odd_queries import WORDS, odd_query
 from scripts.reliability.odd_states import OddStates
 from scripts.reliability.odd_traces import odd_csv, odd_json_lines, odd_parquet, read_stream, read_trace
+from shuffler.rows.events import TraceColumns
+from shuffler.source.dead_letters import BadRows
+from shuffler.source.pacing import Replay
 
 SCHEMA = Schema(
     {
@@ -168,16 +172,22 @@ class ManifestFile(Target):
 
 
 class JobFile(Target):
-    name, weight = "job.json", 5
+    name, weight = "run.json", 5
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder / "job")
+        super().__init__(folder / "run")
         self._store = CheckpointStore(self.folder)
-        values = {"str": "parquet", "int": 10, "float": 1.5, "float | None": None, "bool": False}
-        job: dict[str, Any] = {one.name: values.get(str(one.type)) for one in fields(Job)}
-        job |= {"plan": make_plan(_QUERIES[0]).to_json(), "queries": _QUERIES[0]}
-        self._store.write_job(job | {"columns": {"id": "id", "ts": "ts", "type": "type"}})
-        self._path = self.folder / "job.json"
+        queries = parse_workload(_QUERIES[0])
+        spec = RunSpec(
+            TraceOptions(TraceColumns(id="event_id"), path="trace.parquet", bad_rows=BadRows("divert")),
+            Planning(units=4, plan=make_plan(queries, units=4)),
+            Limits(max_matches=1_000),
+            RayOptions(placement=Placement(pins={"o5": "127.0.0.1"}), replay=Replay(rate=10.0)),
+            output=Output("matches"),
+            checkpoints=Checkpoints("checkpoints", every_s=0.5),
+        )
+        self._store.write_run(to_document(spec, queries))
+        self._path = self.folder / RUN_FILE
         self._document = json.loads(self._path.read_text())
 
     def draw(self, random: Random) -> bytes:
@@ -187,9 +197,7 @@ class JobFile(Target):
 
     def accept(self, content: bytes) -> None:
         self._path.write_bytes(content)
-        job = read_job(self._store)
-        parse_workload(job.queries)
-        Plan.from_json(job.plan)
+        read_run(self._store)
 
 
 class StateFile(Target):

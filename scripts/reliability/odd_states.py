@@ -14,8 +14,8 @@ from actors.columnar.jit import interpreted
 from actors.group import Limits, UnitGroup
 from actors.state.codec import UnitsCodec, decode_shuffler
 from actors.state.file import MAGIC, VERSION, StoredRows, read_state, write_state
+from decopa.api import make_plan
 from decopa.planning.plan import Plan
-from decopa.runs.execute import make_plan
 from scripts.reliability.mutations import damaged_bytes, damaged_document
 from shuffler.routing.table import END_OF_STREAM
 from shuffler.rows.strings import StringPool

@@ -205,6 +205,6 @@ def _pending(job: Job) -> list[Path]:
 
 
 def role_of(name: str) -> str:
-    if name.startswith("shuffler/"):
+    if "/shuffler/" in name:
         return "shuffler"
     return "sink" if name.endswith("/sink") else "unit"

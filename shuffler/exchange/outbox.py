@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from shuffler.exchange.channel import Message
-from shuffler.exchange.wire import BatchCodec
+from shuffler.exchange.wire import BatchCodec, Encoded
 from shuffler.routing.table import END_OF_STREAM, Delivery
 from shuffler.routing.topology import Lane, Topology
 from shuffler.rows.batch import Batch
@@ -40,7 +40,12 @@ class _Bundle:
 
 
 class Outbox:
-    """Gathers deliveries and hands messages to `send`, which may block; sequence numbers are the channel's."""
+    """Gathers deliveries and hands messages to `send`, which may block; sequence numbers are the channel's.
+
+    A receiver may gather what comes of a message that is not urgent. So an urgent flush owes every such receiver an
+    urgent message, an empty one if nothing waits: only then has all that was ever put in here been passed on, by all
+    processes down to the sinks. A receiver whose last message was urgent holds nothing of this sender's.
+    """
 
     def __init__(
         self,
@@ -60,7 +65,12 @@ class Outbox:
             for index, lane in enumerate(lanes)
         }
         self._places = _places(outgoing)
+        self._broadcast = _broadcast_lanes(outgoing)
+        #: What was encoded for the first receiver of broadcast rows, for the others; gone when all have been served.
+        self._encoded: dict[tuple[BatchCodec, tuple[int, ...]], tuple[list[Batch], Encoded]] = {}
         self._bundles = {target: _Bundle() for target in outgoing}
+        #: Receivers whose last message was not urgent.
+        self._owed: set[str] = set()
         self._flushed = clock()
         self.rows_sent = self.messages_sent = 0
 
@@ -84,25 +94,56 @@ class Outbox:
 
     def flush(self, *, urgent: bool = False, barrier: int | None = None) -> bool:
         """Sends what is enough for a message or has waited for long, and all if it is urgent, the end, or a barrier;
-        returns whether nothing waits any more."""
+        returns whether nothing waits any more. If it is urgent, receivers pass on what earlier messages left there."""
         now = self._clock()
         due = urgent or barrier is not None or now - self._flushed >= self._policy.interval_s
         if due:
             self._flushed = now
         for target, bundle in self._bundles.items():
             ready = due or bundle.count >= self._policy.max_rows or END_OF_STREAM in bundle.watermarks.values()
-            if barrier is not None or (ready and (bundle.rows or bundle.watermarks)):
+            owed = urgent and self._owes(target)
+            if barrier is not None or owed or (ready and (bundle.rows or bundle.watermarks)):
                 self._ship(target, urgent=urgent, barrier=barrier)
+        self._encoded.clear()
         return due
+
+    def _owes(self, target: str) -> bool:
+        """Whether the receiver may hold what came of earlier messages."""
+        return target in self._owed
 
     def _ship(self, target: str, *, urgent: bool, barrier: int | None = None) -> None:
         bundle = self._bundles[target]
         self._bundles[target] = _Bundle()
-        rows = tuple((lane, self._codecs[target, lane].encode(batches)) for lane, batches in bundle.rows.items())
+        rows = tuple((lane, self._encode((target, lane), batches)) for lane, batches in bundle.rows.items())
         self.rows_sent += bundle.count
         self.messages_sent += 1
+        if urgent:
+            self._owed.discard(target)
+        else:
+            self._owed.add(target)
         watermarks = tuple(bundle.watermarks.items())
         self._send(target, Message(self._process, 0, 0, rows, watermarks, urgent, barrier))
+
+    def _encode(self, place: tuple[str, int], batches: list[Batch]) -> Encoded:
+        """The rows as bytes. A broadcast hands the same batches to every unit, so they are encoded once for all."""
+        codec = self._codecs[place]
+        if place not in self._broadcast:
+            return codec.encode(batches)
+        key = codec, tuple(map(id, batches))
+        if key not in self._encoded:  # the batches are kept with it, or others might get their ids
+            self._encoded[key] = batches, codec.encode(batches)
+        return self._encoded[key][1]
+
+
+def _broadcast_lanes(outgoing: Mapping[str, tuple[Lane, ...]]) -> frozenset[tuple[str, int]]:
+    """The lanes on which several receivers may get the same rows, by (target, index): those of one sender to several
+    units or operators. Rows that are dealt out come in batches of their own, and are never found again."""
+    found: dict[tuple[int, int, str], list[tuple[str, int]]] = {}
+    for target, lanes in outgoing.items():
+        for index, lane in enumerate(lanes):
+            if not lane.dealt:
+                found.setdefault((lane.part, lane.copy, lane.sender), []).append((target, index))
+    return frozenset(place for places in found.values() if len(places) > 1 for place in places)
 
 
 def _places(outgoing: Mapping[str, tuple[Lane, ...]]) -> dict[tuple[int, int, str, str | None, int], tuple[str, int]]:

@@ -67,18 +67,16 @@ SHUFFLER_METRICS = (
 
 
 def process_tags(process: str, queries: Iterable[str] = ()) -> Tags:
-    """Tags of an actor from its name: `query/operator/unit`, `query/sink` or `shuffler/number`.
+    """Tags of an actor from its name: `query/operator/unit`, `query/sink` or `queries/shuffler/number`.
 
     A shuffler serves all of `queries`. Copies of a sliced plan are told apart by `process` alone.
     """
     head, _, unit = process.rpartition("/")
     if unit == "sink":
         query, operator, unit = head, "sink", "0"
-    elif head == "shuffler":
-        query, operator = ",".join(queries), head
     else:
         query, _, operator = head.rpartition("/")
-        query = re.sub(r"#\d+$", "", query)
+        query = ",".join(queries) or re.sub(r"#\d+$", "", query)
     return {"query": query, "operator": operator, "unit": unit, "process": process}
 
 

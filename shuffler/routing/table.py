@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from decopa.errors import CheckpointError
-from decopa.planning.plan import PlanOperator, QueryPlan, Rule
+from decopa.planning.plan import PlanOperator, QueryPlan
+from decopa.planning.roles import Rule
 from decopa.planning.subquery import SubQuery
 from decopa.query.query import Query
 from shuffler.routing.partitioner import Broadcast, HashByEventIds, Partitioner, RoundRobin
@@ -104,21 +105,13 @@ class RoutingTable:
     plan: QueryPlan
     shufflers: int = 1
 
-    def active_units(self, operator: PlanOperator) -> int:
-        """How many of an operator's units get input.
-
-        If none of its inputs is partitioned, every unit would find the same matches, so only the first one works.
-        """
-        inputs = self.plan.inputs(operator)
-        return operator.units if any(source.partitioned for source in inputs) else 1
-
     def edges_from(self, operator: PlanOperator) -> tuple[Edge, ...]:
         return tuple(
             Edge(
                 operator,
                 target,
                 target.inputs.index(operator.name),
-                self.active_units(target),
+                self.plan.roles(target).active_units,
                 operator.partitioned,
                 self._hashed(operator, target),
             )
@@ -129,17 +122,15 @@ class RoutingTable:
         """Names of those who send an operator's matches: its active units, or the shufflers for a leaf."""
         if not operator.inputs:
             return tuple(f"{operator.name}/shuffler{number}" for number in range(self.shufflers))
-        return tuple(f"{operator.name}/{unit}" for unit in range(self.active_units(operator)))
+        return tuple(f"{operator.name}/{unit}" for unit in range(self.plan.roles(operator).active_units))
 
     def _hashed(self, source: PlanOperator, target: PlanOperator) -> tuple[str, ...] | None:
-        rule = self.plan.rule(target)
-        if rule is Rule.NEXT:
-            keys = self.plan.next_keys(target)
-            return None if keys is None else (keys[target.inputs.index(source.name)],)
-        if rule is not Rule.KLEENE_UNARY:
+        roles = self.plan.roles(target)
+        if roles.hashed is not None:
+            return (roles.hashed[target.inputs.index(source.name)],)
+        if roles.rule is not Rule.KLEENE_UNARY:
             return None
-        (alias,) = target.sub_query.closed - source.sub_query.closed
-        return identity_columns(self.plan.query, source.sub_query, alias)
+        return identity_columns(self.plan.query, source.sub_query, roles.alias)
 
 
 def identity_columns(query: Query, sub_query: SubQuery, kleene_alias: str) -> tuple[str, ...]:

@@ -15,12 +15,16 @@ import networkx as nx
 from decopa.planning.plan import Plan, PlanOperator, QueryPlan
 from shuffler.routing.table import RoutingTable
 
+#: Letters of the queries' names in the name of a shuffler.
+_LONGEST_TITLE = 80
+
 
 @dataclass(frozen=True, slots=True)
 class Lane:
     """Matches of `source`, sent by `sender`, for side `side` of unit `unit` of `target` in copy `copy` of a plan.
 
-    Without a target they are the query's matches, for the sink.
+    Without a target they are the query's matches, for the sink. `dealt` says that units share them, each with rows of
+    its own.
     """
 
     part: int
@@ -30,6 +34,7 @@ class Lane:
     target: str | None
     unit: int
     side: int
+    dealt: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,15 @@ class Topology:
 
     @cached_property
     def shuffler_names(self) -> tuple[str, ...]:
+        """They begin with the queries that shufflers serve, so that two runs on one cluster are told apart."""
+        served = ",".join(self.titles)
+        if len(served) > _LONGEST_TITLE:
+            served = f"{self.titles[0]},+{len(self.titles) - 1}"
+        return tuple(f"{served}/{key}" for key in self.shuffler_keys)
+
+    @cached_property
+    def shuffler_keys(self) -> tuple[str, ...]:
+        """What shufflers are called within the run: by those who pin them, and in checkpoints."""
         return tuple(f"shuffler/{number}" for number in range(self.shufflers))
 
     @cached_property
@@ -117,7 +131,16 @@ class Topology:
                             yield lane, (home, self.sink_names[part])
                         for edge in edges:
                             for unit in range(edge.units):
-                                lane = Lane(part, copy, operator.name, sender, edge.target.name, unit, edge.side)
+                                lane = Lane(
+                                    part,
+                                    copy,
+                                    operator.name,
+                                    sender,
+                                    edge.target.name,
+                                    unit,
+                                    edge.side,
+                                    dealt=edge.partitioned,
+                                )
                                 yield lane, (home, self._home[part, copy, edge.target.name, unit])
 
     def _sending_process(self, part: int, copy: int, operator: PlanOperator, number: int) -> str:
@@ -127,10 +150,10 @@ class Topology:
 
     def _hosts(self, part: int, copy: int, plan: QueryPlan) -> Iterator[UnitProcess]:
         title = self.titles[part] + (f"#{copy}" if plan.slices > 1 else "")
-        routing, shared = self.routing[part], _may_share_hosts(plan, self.routing[part])
+        shared = _may_share_hosts(plan)
         together: dict[int, list[tuple[str, int]]] = {}
         for operator in plan.operators:
-            for number in range(routing.active_units(operator)) if operator.inputs else ():
+            for number in range(plan.roles(operator).active_units) if operator.inputs else ():
                 if operator.hosts and shared:
                     together.setdefault(operator.hosts[number], []).append((operator.name, number))
                 else:
@@ -140,7 +163,7 @@ class Topology:
             yield UnitProcess(f"{title}/host/{host}", part, copy, tuple(units), "host")
 
 
-def _may_share_hosts(plan: QueryPlan, routing: RoutingTable) -> bool:
+def _may_share_hosts(plan: QueryPlan) -> bool:
     """Hosts may be shared unless that makes processes feed each other in a circle: each would wait for the other's
     credit. Then every unit is a process of its own, which changes where work is done, not what is found."""
     graph = nx.DiGraph()
@@ -148,8 +171,8 @@ def _may_share_hosts(plan: QueryPlan, routing: RoutingTable) -> bool:
         for source in plan.inputs(operator):
             if not source.inputs:
                 continue
-            for sender in range(routing.active_units(source)):
-                for unit in range(routing.active_units(operator)):
+            for sender in range(plan.roles(source).active_units):
+                for unit in range(plan.roles(operator).active_units):
                     ends = [(one.hosts[number] if one.hosts else (one.name, number))
                             for one, number in ((source, sender), (operator, unit))]  # fmt: skip
                     if ends[0] != ends[1]:

@@ -5,15 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from costmodel.events import EventColumns
 from decopa.choices import DEFAULT_ID, DEFAULT_TS, DEFAULT_TYPE
 from decopa.errors import TraceError
-from decopa.query.schema import Schema
+from decopa.query.schema import Column, Kind, Schema
 from shuffler.rows.columns import (
     Ints,
     Place,
@@ -22,6 +23,7 @@ from shuffler.rows.columns import (
     Values,
     attribute_values,
     identities,
+    kind_of,
     timestamps_us,
     type_labels,
 )
@@ -100,6 +102,34 @@ class EventFormat:
     ts_type: pa.DataType
     nan_as_null: bool = False
 
+    @classmethod
+    def of(
+        cls,
+        schema: pa.Schema,
+        columns: TraceColumns,
+        *,
+        nullable: Collection[str],
+        event_types: frozenset[str] | None = None,
+        nan_as_null: bool = False,
+    ) -> EventFormat:
+        """The format of rows with this Arrow schema; `nullable` names the columns in which values may be missing, and
+        `event_types` those that occur, if that is known."""
+        column_of = {name: name for name in schema.names} | {"id": columns.id, "ts": columns.ts}
+        if columns.end is not None:
+            column_of["end"] = columns.end
+        attributes: dict[str, Column] = {}
+        for name, column in column_of.items():
+            kind = kind_of(schema.field(column).type)
+            if column in (columns.ts, columns.end):
+                attributes[name] = Column(Kind.INT)
+            elif kind is not None:
+                required = column in (columns.id, columns.type)
+                may_miss = column in nullable or (kind is Kind.FLOAT and nan_as_null)
+                attributes[name] = Column(kind, nullable=may_miss and not required)
+        id_type, ts_type = (schema.field(name).type for name in (columns.id, columns.clock))
+        found = Schema(attributes, event_types, columns.end is not None)
+        return cls(columns, column_of, found, id_type, ts_type, nan_as_null=nan_as_null)
+
     def needed_columns(self, attributes: Collection[str]) -> list[str]:
         """The user's columns that must be read to have these attributes: time, id and type first."""
         fixed = (self.columns.clock, self.columns.id, self.columns.type)
@@ -141,6 +171,20 @@ class EventConverter:
         for array in (ts, ids, codes, *columns.values()):
             array.flags.writeable = False
         return EventBatch(ts, ids, codes, self._types.names, first_ordinal, columns)
+
+
+def measured_columns(batches: Sequence[EventBatch], form: EventFormat, strings: StringPool) -> EventColumns:
+    """Converted events, one batch or more, as the columns that statistics are measured on; `strings` is the pool of
+    the converter."""
+    last = batches[-1]
+    return EventColumns(
+        np.concatenate([batch.ts for batch in batches]),
+        np.concatenate([batch.type_codes for batch in batches]).astype(np.int64),
+        last.type_names,
+        {name: np.concatenate([batch.columns[name] for batch in batches]) for name in last.columns},
+        form.schema.attributes,
+        {text: strings.pin(text) for text in list(strings.texts())},
+    )
 
 
 def _starts(column: pa.Array, ends: Ints, names: TraceColumns, place: Place) -> Ints:

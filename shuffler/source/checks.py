@@ -31,11 +31,15 @@ SURVEY_ROWS = 262_144
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What the first pass over a trace found; `disorder` says where time first went back, if it did."""
+    """What the first pass over a trace found; `disorder` says where time first went back, if it did.
+
+    `times_us` are those of the earliest and the latest event, (0, 0) if there is none.
+    """
 
     row_count: int
     event_types: frozenset[str]
     disorder: str | None
+    times_us: tuple[int, int] = (0, 0)
 
 
 class TimeOrder:
@@ -88,6 +92,8 @@ def survey(reader: Reader, columns: TraceColumns, letters: DeadLetters) -> Surve
     types: set[str] = set()
     disorder: str | None = None
     rows = first = 0
+    earliest: list[int] = []
+    latest: list[int] = []
     for batch in reader.read(names, SURVEY_ROWS):
         place = Place(reader.name, first)
         first += batch.num_rows
@@ -95,12 +101,16 @@ def survey(reader: Reader, columns: TraceColumns, letters: DeadLetters) -> Surve
             batch, place = letters.sift(batch, place, lambda some, here: check_rows(some, here, columns))
         ts = timestamps_us(batch.column(0), columns.clock, place)
         disorder = disorder or order.see(ts, batch.column(0), place)
+        if len(ts):
+            earliest.append(int(ts.min()))
+            latest.append(int(ts.max()))
         ids.see(identities(batch.column(1), columns.id, place))
         labels = type_labels(batch.column(2), columns.type, place)
         types.update(pc.unique(labels).to_pylist())
         rows += batch.num_rows
     repeated = 0 if ids.increasing else _check_all_ids(reader, columns, letters, first)
-    return Survey(rows - repeated, frozenset(types), disorder)
+    times_us = (min(earliest), max(latest)) if earliest else (0, 0)
+    return Survey(rows - repeated, frozenset(types), disorder, times_us)
 
 
 def _check_all_ids(reader: Reader, columns: TraceColumns, letters: DeadLetters, rows: int) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import select
+import time
 from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
@@ -15,6 +16,8 @@ import pyarrow.json
 
 from decopa.choices import COLUMN_KINDS
 from decopa.errors import TraceError
+from shuffler.source.readers import counted_from_one
+from shuffler.source.stopping import Stop, StreamStopped
 
 #: What a user can say a column holds.
 KINDS = dict(zip(COLUMN_KINDS, (pa.int64(), pa.float64(), pa.string(), pa.bool_(), pa.timestamp("us")), strict=True))
@@ -30,10 +33,19 @@ class JsonLines:
     """Record batches of one schema from the JSON lines that arrive at a file descriptor; can be read once.
 
     `ts` is the column with times: ISO 8601 strings in it become timestamps. The constructor waits for the first line.
+    Once `stop` is set it raises StreamStopped after the lines that it has read.
     """
 
-    def __init__(self, descriptor: int, *, ts: str, kinds: Mapping[str, str], name: str = "standard input") -> None:
-        self._descriptor, self._ts, self._name = descriptor, ts, name
+    def __init__(
+        self,
+        descriptor: int,
+        *,
+        ts: str,
+        kinds: Mapping[str, str],
+        name: str = "standard input",
+        stop: Stop | None = None,
+    ) -> None:
+        self._descriptor, self._ts, self._name, self._stop = descriptor, ts, name, stop
         self._ended = False
         self._rest = b""
         self._lines_read = 0
@@ -67,8 +79,9 @@ class JsonLines:
             return table
         except (pa.ArrowInvalid, UnicodeDecodeError) as err:
             after = f" after line {self._lines_read:,}" if self._lines_read else ""
+            problem = counted_from_one(str(err).splitlines()[0], self._lines_read)
             raise TraceError(
-                f"{self._name}{after}: {str(err).splitlines()[0]}; send one JSON object per line, and if a column "
+                f"{self._name}{after}: {problem}; send one JSON object per line, and if a column "
                 "holds more than its first lines show say so, as in --schema x=float"
             ) from err
 
@@ -108,14 +121,24 @@ class JsonLines:
             yield rest
 
     def _arrived(self, wait_s: float) -> bytes:
-        """Waits for bytes, then takes what else is there, or comes within `wait_s` of what came before."""
+        """Waits for bytes, then takes what else is there, or comes within `wait_s` from then on."""
         parts: list[bytes] = []
-        size = 0
-        while size < _BLOCK_BYTES and (not parts or select.select([self._descriptor], [], [], wait_s)[0]):
+        size, until = 0, 0.0
+        while size < _BLOCK_BYTES and self._readable(None if not parts else max(0.0, until - time.monotonic())):
             part = os.read(self._descriptor, _CHUNK_BYTES)
             if not part:
                 self._ended = True
                 break
+            until = until or time.monotonic() + wait_s
             parts.append(part)
             size += len(part)
         return b"".join(parts)
+
+    def _readable(self, wait_s: float | None) -> bool:
+        """Whether there is something to read, now or within `wait_s` (None: however long it takes)."""
+        stop = None if self._stop is None else self._stop.fileno()
+        descriptors = [self._descriptor] if stop is None else [self._descriptor, stop]
+        ready, _, _ = select.select(descriptors, [], [], wait_s)
+        if wait_s is None and stop in ready:  # between blocks, however much there is to read
+            raise StreamStopped
+        return self._descriptor in ready

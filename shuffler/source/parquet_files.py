@@ -27,6 +27,17 @@ def nullable_columns(file: pq.ParquetFile) -> Collection[str]:
     return {name for name in nullable if not proven.get(name, False)}
 
 
+def groups_after(file: pq.ParquetFile, skip: int) -> tuple[list[int], int]:
+    """The row groups that hold rows after the first `skip`, and how many rows of the first of them come before; if the
+    file has no more than that, no groups and how many are left to skip in the next file."""
+    for group in range(file.metadata.num_row_groups):
+        rows = file.metadata.row_group(group).num_rows
+        if skip < rows:
+            return list(range(group, file.metadata.num_row_groups)), skip
+        skip -= rows
+    return [], skip
+
+
 def whole(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The batch, if its dictionaries have all that its rows refer to: Arrow reads damaged files without a look."""
     for column in batch.columns:

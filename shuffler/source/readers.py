@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from decopa.errors import TraceError
 from shuffler.rows.columns import is_text
-from shuffler.source.parquet_files import nullable_columns, whole
+from shuffler.source.parquet_files import groups_after, nullable_columns, whole
 
 PARQUET_SUFFIXES = (".parquet", ".pq")
 CSV_SUFFIXES = (".csv", ".csv.gz")
@@ -29,6 +29,8 @@ JSON_SUFFIXES = (".jsonl", ".ndjson")
 _PIECEWISE = {"buffer_size": 1 << 20, "pre_buffer": False}
 #: An in-memory table in smaller pieces than this is copied into one, to keep the cost per piece out.
 _SMALL_CHUNK = 4_096
+#: Arrow measures blocks of JSON in 32 bits.
+_MAX_JSON_BLOCK = 2**31 - 1
 
 
 class Reader(ABC):
@@ -40,8 +42,8 @@ class Reader(ABC):
     unreadable: Mapping[str, str]
 
     @abstractmethod
-    def read(self, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
-        """All rows of these columns, in blocks of at most `rows` or as they come."""
+    def read(self, columns: Sequence[str], rows: int, skip: int = 0) -> Iterator[pa.RecordBatch]:
+        """The rows after the first `skip`, of these columns, in blocks of at most `rows` or as they come."""
 
 
 class TableReader(Reader):
@@ -54,8 +56,8 @@ class TableReader(Reader):
         )
         self._table = table
 
-    def read(self, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
-        table = self._table.select(list(columns))
+    def read(self, columns: Sequence[str], rows: int, skip: int = 0) -> Iterator[pa.RecordBatch]:
+        table = self._table.select(list(columns)).slice(skip)
         if table.num_rows < _SMALL_CHUNK * max((column.num_chunks for column in table.columns), default=0):
             table = table.combine_chunks()
         yield from table.to_batches(max_chunksize=rows)
@@ -78,7 +80,8 @@ class ParquetReader(Reader):
                 raise TraceError(f"{path}: its columns differ from those of {paths[0]}; write both with one schema")
         self.nullable = frozenset(nullable)
 
-    def read(self, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+    def read(self, columns: Sequence[str], rows: int, skip: int = 0) -> Iterator[pa.RecordBatch]:
+        """Files and row groups that are skipped are not read: their metadata says how many rows they have."""
         wanted = list(columns)
         dictionary = [self._categorical] if is_text(self.schema.field(self._categorical).type) else None
         for path in self._paths:
@@ -86,8 +89,10 @@ class ParquetReader(Reader):
                 _reading(path, "Parquet"),
                 pq.ParquetFile(path, read_dictionary=dictionary, **_PIECEWISE) as file,
             ):
-                for batch in file.iter_batches(rows, columns=wanted):
+                groups, skip = groups_after(file, skip)
+                for batch in after(file.iter_batches(rows, row_groups=groups, columns=wanted), skip if groups else 0):
                     yield whole(batch.select(wanted))
+                skip = 0 if groups else skip
 
 
 class CsvReader(Reader):
@@ -107,9 +112,9 @@ class CsvReader(Reader):
         self.nullable = frozenset(self._settle_types(guessed.names))
         self.schema = pa.schema(list(self._types.items()))
 
-    def read(self, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+    def read(self, columns: Sequence[str], rows: int, skip: int = 0) -> Iterator[pa.RecordBatch]:
         with self._reading():
-            yield from pyarrow.csv.open_csv(self._path, **self._options(self._types, columns))
+            yield from after(pyarrow.csv.open_csv(self._path, **self._options(self._types, columns)), skip)
 
     def _settle_types(self, names: Sequence[str]) -> set[str]:
         """Widens types until every column is read to the end or given up; returns the columns with missing values."""
@@ -194,7 +199,10 @@ class StreamReader(Reader):
         self.schema = schema
         self.nullable = frozenset(schema.names)
 
-    def read(self, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+    def read(self, columns: Sequence[str], rows: int, skip: int = 0) -> Iterator[pa.RecordBatch]:
+        yield from after(self._read(columns), skip)
+
+    def _read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         arriving, self._arriving = self._arriving, None
         if arriving is None:
             raise TraceError(f"{self.name} was read already; a live stream passes once, so collect it into a table")
@@ -206,6 +214,15 @@ class StreamReader(Reader):
             if not _checked_batch(batch, self.name).schema.equals(self.schema):
                 raise TraceError(f"{self.name}: the columns of a batch differ from those of the first one")
             yield batch.select(wanted)
+
+
+def after(batches: Iterable[pa.RecordBatch], skip: int) -> Iterator[pa.RecordBatch]:
+    """The rows after the first `skip`."""
+    for batch in batches:
+        passed = min(skip, batch.num_rows)
+        skip -= passed
+        if passed < batch.num_rows or not passed:
+            yield batch.slice(passed) if passed else batch
 
 
 def open_file(path: Path, *, times: Sequence[str], categorical: str) -> Reader:
@@ -226,13 +243,32 @@ def open_file(path: Path, *, times: Sequence[str], categorical: str) -> Reader:
         return CsvReader(path, categorical)
     if name.endswith(JSON_SUFFIXES):
         with _reading(path, "JSON lines"):
-            table = pyarrow.json.read_json(path)
+            table = _read_json(path)
             _check_names(table.schema, str(path))
             for name in times:
                 table = _with_times(table, name)
             return TableReader(table, str(path))
     known = ", ".join((*PARQUET_SUFFIXES, *CSV_SUFFIXES, *JSON_SUFFIXES))
     raise TraceError(f"{path}: unknown kind of trace; its name must end in one of {known}")
+
+
+def _read_json(path: Path) -> pa.Table:
+    """Arrow reads block by block and counts the rows of each; what it refuses is read again in one piece, so that the
+    row it names is that of the file."""
+    try:
+        return pyarrow.json.read_json(path)
+    except pa.ArrowInvalid as err:
+        whole_file = min(path.stat().st_size + 1, _MAX_JSON_BLOCK)
+        options = pyarrow.json.ReadOptions(use_threads=False, block_size=whole_file)
+        try:
+            return pyarrow.json.read_json(path, options)
+        except pa.ArrowInvalid as exact:
+            raise pa.ArrowInvalid(counted_from_one(str(exact))) from err
+
+
+def counted_from_one(message: str, rows_before: int = 0) -> str:
+    """Arrow's message about JSON with rows counted from 1, as everywhere else, after those that came before."""
+    return re.sub(r"in row (\d+)", lambda found: f"in row {rows_before + int(found[1]) + 1}", message)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ memory for the whole stream; increasing ids are safe.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from decopa.errors import TraceError, did_you_mean
-from decopa.query.schema import Column, Kind, Schema
-from shuffler.rows.columns import Ints, Place, identities, kind_of, timestamps_us
+from decopa.query.schema import Schema
+from shuffler.rows.columns import Ints, Place, identities, timestamps_us
 from shuffler.rows.events import EventBatch, EventConverter, EventFormat, TraceColumns
 from shuffler.rows.strings import StringPool
 from shuffler.source.checks import IdOrder, Survey, check_rows, check_unique, survey
@@ -48,7 +48,7 @@ class Block:
     place: Place
 
 
-_Blocks = Callable[[list[str], int], Iterator[Block]]
+_Blocks = Callable[[list[str], int, int], Iterator[Block]]
 
 
 class TraceSource:
@@ -82,17 +82,19 @@ class TraceSource:
                 raise TraceError(f"{found.disorder}; sort the trace, or leave out --assume-sorted (assume_sorted)")
             self._blocks = self._sorted_blocks
             self.notices.append(f"timestamps were not in order: sorted {found.row_count:,} events")
-        column_of = {name: name for name in reader.schema.names} | {"id": columns.id, "ts": columns.ts}
-        if columns.end is not None:
-            column_of["end"] = columns.end
+        self.format = EventFormat.of(
+            reader.schema,
+            columns,
+            nullable=reader.nullable,
+            event_types=None if found is None else found.event_types,
+            nan_as_null=nan_as_null,
+        )
         for name in ("id", "ts", *(() if columns.end is None else ("end",))):
-            if name in reader.schema.names and column_of[name] != name:
-                self.notices.append(f"'{name}' means column '{column_of[name]}'; column '{name}' is not used")
-        schema = _schema_of(reader, columns, column_of, found, nan_as_null=nan_as_null)
-        id_type, ts_type = (reader.schema.field(name).type for name in (columns.id, columns.clock))
-        self.format = EventFormat(columns, column_of, schema, id_type, ts_type, nan_as_null=nan_as_null)
+            column = self.format.column_of[name]
+            if name in reader.schema.names and column != name:
+                self.notices.append(f"'{name}' means column '{column}'; column '{name}' is not used")
         self._converter = EventConverter(self.format)
-        self._times_us = (0, 0)
+        self._times_us = (0, 0) if found is None else found.times_us
         self.unusable = dict(reader.unreadable) | {
             name: f"holds {reader.schema.field(name).type}, which a query cannot use"
             for name in reader.schema.names
@@ -120,20 +122,25 @@ class TraceSource:
                 yield converted.slice(start, min(start + batch_size, len(converted)))
             first_ordinal += len(converted)
 
-    def blocks(self, attributes: Collection[str], rows: int) -> Iterator[Block]:
-        """All events in time order as they were read, in blocks of at most about `rows`, with these attributes."""
+    def blocks(self, attributes: Collection[str], rows: int, *, skip: int = 0) -> Iterator[Block]:
+        """The events after the first `skip` in time order as they were read, in blocks of at most about `rows`, with
+        these attributes. What is skipped is not read where the reader can seek."""
         self.require(attributes)
+        wanted = self.format.needed_columns(attributes)
+        # Which rows are left out because of their values shows only when they are read.
+        seeks = self.row_count is not None and not self.dead_letters.diverting
         first_us: int | None = None
-        for block in self._blocks(self.format.needed_columns(attributes), rows):
+        for block in self._blocks(wanted, rows, skip) if seeks else _after(self._blocks(wanted, rows, 0), skip):
             if block.rows.num_rows:
-                begin_us, end_us = self._ends_of(block)
-                first_us = begin_us if first_us is None else first_us
-                self._times_us = (first_us, end_us)
+                if self.row_count is None:
+                    begin_us, end_us = self._ends_of(block)
+                    first_us = begin_us if first_us is None else first_us
+                    self._times_us = (first_us, end_us)
                 yield block
 
     @property
     def span_us(self) -> int:
-        """Time from the first to the last event of the blocks that were handed out last."""
+        """Time from the first to the last event; of a live stream, of those that have been handed out so far."""
         return self._times_us[1] - self._times_us[0]
 
     def _ends_of(self, block: Block) -> tuple[int, int]:
@@ -141,6 +148,16 @@ class TraceSource:
         ends = (column.slice(0, 1), column.slice(len(column) - 1, 1))
         first, last = (timestamps_us(end, self._columns.clock, block.place) for end in ends)
         return int(first[0]), int(last[0])
+
+    @property
+    def reached_us(self) -> int:
+        """The time of the last event that was handed out."""
+        return self._times_us[1]
+
+    @property
+    def late_notice(self) -> str | None:
+        """How many late events of a live stream were dropped so far; None if none were."""
+        return self._arrivals.notice
 
     @property
     def name(self) -> str:
@@ -167,9 +184,9 @@ class TraceSource:
 
     # ------------------------------------------------------------- ways to read
 
-    def _stored_blocks(self, wanted: list[str], rows: int) -> Iterator[Block]:
-        first = 0
-        for batch in self._reader.read(wanted, rows):
+    def _stored_blocks(self, wanted: list[str], rows: int, skip: int = 0) -> Iterator[Block]:
+        first = skip
+        for batch in self._reader.read(wanted, rows, skip):
             block = Block(batch, Place(self._reader.name, first))
             yield self._sifted(block, wanted) if self.dead_letters.diverting else block
             first += batch.num_rows
@@ -187,7 +204,7 @@ class TraceSource:
 
         return Block(*self.dead_letters.sift(rows, place, check))
 
-    def _sorted_blocks(self, wanted: list[str], rows: int) -> Iterator[Block]:
+    def _sorted_blocks(self, wanted: list[str], rows: int, skip: int = 0) -> Iterator[Block]:
         """The columns asked for in memory, in stable time order."""
         blocks = list(self._stored_blocks(wanted, rows))
         numbers = np.concatenate([block.place.numbers(block.rows.num_rows) for block in blocks])
@@ -196,12 +213,12 @@ class TraceSource:
             timestamps_us(chunk, self._columns.clock, Place(self._reader.name)) for chunk in table.column(0).chunks
         ]
         order: Ints = np.argsort(np.concatenate(parts), kind="stable")
-        for start in range(0, len(order), rows):
+        for start in range(skip, len(order), rows):
             some = order[start : start + rows]
             for batch in table.take(pa.array(some)).combine_chunks().to_batches():
                 yield Block(batch, Place(self._reader.name, start, numbers[some]))
 
-    def _arriving_blocks(self, wanted: list[str], rows: int) -> Iterator[Block]:
+    def _arriving_blocks(self, wanted: list[str], rows: int, skip: int = 0) -> Iterator[Block]:
         """Blocks of a live stream, checked as they arrive and put in order."""
         names, ids = self._columns, IdOrder()
         for block in self._stored_blocks(wanted, rows):
@@ -226,19 +243,13 @@ class TraceSource:
             yield Block(part.rows, Place(self._reader.name, order=part.numbers))
 
 
-def _schema_of(
-    reader: Reader, columns: TraceColumns, column_of: Mapping[str, str], found: Survey | None, *, nan_as_null: bool
-) -> Schema:
-    attributes: dict[str, Column] = {}
-    for name, column in column_of.items():
-        kind = kind_of(reader.schema.field(column).type)
-        if column in (columns.ts, columns.end):
-            attributes[name] = Column(Kind.INT)
-        elif kind is not None:
-            required = column in (columns.id, columns.type)
-            may_miss = column in reader.nullable or (kind is Kind.FLOAT and nan_as_null)
-            attributes[name] = Column(kind, nullable=may_miss and not required)
-    return Schema(attributes, None if found is None else found.event_types, columns.end is not None)
+def _after(blocks: Iterator[Block], skip: int) -> Iterator[Block]:
+    """The blocks without the first `skip` events."""
+    for block in blocks:
+        passed = min(skip, block.rows.num_rows)
+        skip -= passed
+        if passed < block.rows.num_rows:
+            yield Block(block.rows.slice(passed), block.place.after(passed)) if passed else block
 
 
 def open_trace(

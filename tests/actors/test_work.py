@@ -8,12 +8,13 @@ import pytest
 
 import decopa
 from actors.columnar.jit import interpreted
+from decopa.api import run_detailed
 from decopa.language.text.parser import parse
 from decopa.planning.left_deep import left_deep
 from decopa.planning.subquery import SubQuery
 from decopa.query.binding import bind
 from decopa.query.schema import Column, Kind, Schema
-from decopa.runs.execute import RunResult, run_detailed
+from decopa.runs.result import RunResult
 from shuffler.rows.layout import layout_of
 
 NUMBERS = {name: Column(Kind.FLOAT) for name in "xyz"}
@@ -48,7 +49,11 @@ def pairs_in_window(events: pa.Table, window: int) -> int:
 def test_comparisons_are_the_pairs_inside_the_window(batch_size: int | None) -> None:
     events = trace(400)
     for window in (20, 40):
-        result = run(f"PATTERN SEQ(A a, B b) WHERE a.x < b.x WITHIN {window} us", events, batch_size=batch_size)
+        result = run(
+            f"PATTERN SEQ(A a, B b) WHERE a.x < b.x WITHIN {window} us",
+            events,
+            trace=decopa.TraceOptions(batch_size=batch_size),
+        )
         assert result.comparisons == pairs_in_window(events, window)
 
 
@@ -70,14 +75,14 @@ def test_a_key_that_follows_from_others_is_used_where_the_middle_is_missing() ->
     query = parse("PATTERN SEQ(A a, B b, C c) WHERE a.k = b.k AND b.k = c.k WITHIN 60 us")
     events = trace(2000, types="ABC", keys=50)
     plan = decopa.Plan((left_deep(query, ["a", "c", "b"]),))
-    result = run(str(query), events, plan=plan)
+    result = run(str(query), events, planning=decopa.Planning(plan=plan))
     first = next(report for report in result.operators if report.sub_query == "SEQ(A,C)")
     assert first.comparisons < 3 * first.emitted
     assert result.matches.num_rows == run(str(query), events).matches.num_rows > 0
 
 
 def test_no_row_is_stored_that_nothing_can_follow() -> None:
-    result = run("PATTERN SEQ(A a, B b) WITHIN 50 us", trace(4000), batch_size=100)
+    result = run("PATTERN SEQ(A a, B b) WITHIN 50 us", trace(4000), trace=decopa.TraceOptions(batch_size=100))
     (report,) = result.operators
     # A events of a window and a batch, with room to grow; no B event is ever kept.
     assert report.state_bytes < 100_000
@@ -97,8 +102,8 @@ def test_the_result_does_not_depend_on_batches_units_or_the_run() -> None:
     text = "PATTERN SEQ(A a, KL(B b), A c) WHERE a.k = b.k AND b.k = c.k WITHIN 60 us RETURN b.x"
     events = trace(300)
     tables = [
-        run(text, events, **options).matches
-        for options in ({}, {}, {"batch_size": 1}, {"batch_size": 17}, {"units": 3}, {"units": 7, "batch_size": 50})
+        run(text, events, units=units, runtime="local", trace=decopa.TraceOptions(batch_size=batch_size)).matches
+        for units, batch_size in ((None, None), (None, None), (None, 1), (None, 17), (3, None), (7, 50))
     ]
     assert tables[0].num_rows > 50
     assert all(table.equals(tables[0]) for table in tables[1:])

@@ -28,14 +28,21 @@ def stream(text: str) -> list[dict[str, object]]:
 
 def found(text: str, events: str) -> list[Match]:
     with interpreted(), poisoned_memory():
-        return matches_of(parse(text), decopa.run(text, table_of(stream(events)), batch_size=1))
+        return matches_of(
+            parse(text), decopa.run(text, table_of(stream(events)), trace=decopa.TraceOptions(batch_size=1))
+        )
 
 
 def assert_exact(plan: QueryPlan, events: str, batch_sizes: Sequence[int | None] = (None, 1, 2)) -> None:
     expected = list(map(canonical, brute_force(plan.query, stream(events))))
     for batch_size in batch_sizes:
         with interpreted(), poisoned_memory():
-            result = decopa.run(plan.query, table_of(stream(events)), plan=Plan((plan,)), batch_size=batch_size)
+            result = decopa.run(
+                plan.query,
+                table_of(stream(events)),
+                planning=decopa.Planning(plan=Plan((plan,))),
+                trace=decopa.TraceOptions(batch_size=batch_size),
+            )
         assert sorted(map(canonical, matches_of(plan.query, result))) == expected
 
 
@@ -128,7 +135,7 @@ def test_members_of_a_group_come_in_time_order_with_ties_in_stream_order() -> No
     ]
     events.sort(key=lambda event: int(str(event["ts"])))
     with interpreted(), poisoned_memory():
-        result = decopa.run("PATTERN KL(B b) WITHIN 5 us", table_of(events), batch_size=1)
+        result = decopa.run("PATTERN KL(B b) WITHIN 5 us", table_of(events), trace=decopa.TraceOptions(batch_size=1))
     assert sorted(result.column("b").to_pylist()) == [[3], [7], [7, 3], [9], [9, 3], [9, 7], [9, 7, 3]]
 
 

@@ -45,8 +45,8 @@ def test_ray_leaves_out_what_a_run_in_one_process_leaves_out(
                 spoiled,
                 units=3,
                 runtime=runtime,
-                bad_rows=decopa.BadRows("divert", file),
                 ray=RayOptions(shufflers=2) if runtime == "ray" else None,
+                trace=decopa.TraceOptions(bad_rows=decopa.BadRows("divert", file)),
             )
             for runtime, file in files.items()
         }
@@ -73,12 +73,12 @@ def test_a_run_with_checkpoints_keeps_its_policy(spoiled: pa.Table, ray_cluster:
             trace,
             out=tmp_path / "out",
             checkpoint=tmp_path / "checkpoints",
-            bad_rows=policy,
             ray=RayOptions(metrics=False),
+            trace=decopa.TraceOptions(bad_rows=policy),
         )
         once = bad.read_text()
         decopa.resume(tmp_path / "checkpoints", ray=RayOptions(metrics=False))
-        here = decopa.run(QUERY, trace, bad_rows=decopa.BadRows("divert"))
+        here = decopa.run(QUERY, trace, trace=decopa.TraceOptions(bad_rows=decopa.BadRows("divert")))
     assert len(once.splitlines()) == 26
     assert bad.read_text() == once
     parts = [pq.read_table(path) for path in sorted((tmp_path / "out").glob("part-*.parquet"))]

@@ -33,7 +33,9 @@ def test_the_golden_matches_are_found_on_ray(ray_cluster: None, place: int, case
     events = table_of(events_of(case["events"]), {"id": str})
     units = 1 + place % 8
     with interpreted():
-        result = decopa.run(text_of(case["query"]), events, units=units, runtime="ray", batch_size=2)
+        result = decopa.run(
+            text_of(case["query"]), events, units=units, runtime="ray", trace=decopa.TraceOptions(batch_size=2)
+        )
     assert_golden(case, result)
 
 
@@ -47,8 +49,10 @@ def test_real_traces_give_the_same_on_ray(
 ) -> None:
     events = pq.read_table(shared / "data" / file)
     columns = decopa.TraceColumns(id="event_id")
-    here = decopa.run(query, events, columns=columns)
-    found = decopa.run(query, events, columns=columns, units=5, strategy=strategy, runtime="ray")
+    here = decopa.run(query, events, trace=decopa.TraceOptions(columns=columns))
+    found = decopa.run(
+        query, events, units=5, strategy=strategy, runtime="ray", trace=decopa.TraceOptions(columns=columns)
+    )
     assert found.equals(here)
     assert here.num_rows
 
@@ -64,5 +68,7 @@ def test_random_queries_plans_and_streams_give_what_the_brute_force_gives(
     note(f"{query}\n{plan.to_json()}")
     options = decopa.RayOptions(shufflers=data.draw(st.integers(1, 3)), batch_size=data.draw(st.sampled_from((1, 3))))
     with interpreted():
-        found = decopa.run(query, table_of(events, ATTRIBUTES), plan=plan, runtime="ray", ray=options)
+        found = decopa.run(
+            query, table_of(events, ATTRIBUTES), runtime="ray", ray=options, planning=decopa.Planning(plan=plan)
+        )
     assert sorted(map(canonical, matches_of(query, found))) == list(map(canonical, brute_force(query, events)))

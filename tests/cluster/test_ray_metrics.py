@@ -18,7 +18,7 @@ import decopa
 from actors.columnar.jit import interpreted
 from actors.metrics import CATALOGUE, LATENCY_BOUNDS_S, UNIT_METRICS
 from cluster.options import RayOptions
-from decopa.runs.execute import RunResult
+from decopa.runs.result import RunResult
 from decopa.traces.synthetic import SyntheticSpec
 from shuffler.exchange.ray_metrics import SHUFFLER_METRICS, TAGS
 from shuffler.source.pacing import Replay
@@ -114,7 +114,7 @@ def test_latency_is_shown_in_buckets_and_as_quantiles(scraped: Scraped) -> None:
 @pytest.mark.ray
 def test_every_process_shows_its_work_under_its_actors_name(scraped: Scraped) -> None:
     units = {f"shown/{report.name}/{unit}" for report in scraped.result.operators for unit in range(2)}
-    shufflers = {"shuffler/0", "shuffler/1"}
+    shufflers = {"shown/shuffler/0", "shown/shuffler/1"}
     busy = scraped.of("ray_decopa_busy_fraction", query="shown")
     assert {one.tags["process"] for one in busy} == units | shufflers
     assert all(0 <= one.value <= 1 for one in busy)

@@ -62,7 +62,9 @@ def test_every_kind_of_operator_finds_on_ray_what_it_finds_here(events: pa.Table
     with interpreted():
         here = decopa.run(WORKLOAD, events)
         options = RayOptions(shufflers=2, policy=FlushPolicy(max_rows=64, interval_s=0.001))
-        result = decopa.run_detailed(WORKLOAD, events, units=6, runtime="ray", batch_size=100, ray=options)
+        result = decopa.run_detailed(
+            WORKLOAD, events, units=6, runtime="ray", ray=options, trace=decopa.TraceOptions(batch_size=100)
+        )
     assert result.matches.equals(here)
     assert here.num_rows > 1_000
     assert result.events == events.num_rows
@@ -96,7 +98,9 @@ def test_a_live_stream_that_pauses_and_is_out_of_order(events: pa.Table) -> None
 
     with interpreted():
         here = decopa.run(SMALL, events)
-        found = decopa.run(SMALL, stream(), units=2, runtime="ray", lateness=Lateness(allowed_us=50_000))
+        found = decopa.run(
+            SMALL, stream(), units=2, runtime="ray", trace=decopa.TraceOptions(lateness=Lateness(allowed_us=50_000))
+        )
     assert found.equals(here)
 
 

@@ -14,7 +14,6 @@ import decopa
 from actors.columnar.jit import interpreted
 from costmodel.capacity import Capacity
 from costmodel.estimate import Estimate, estimate_statistics
-from costmodel.events import EventColumns
 from costmodel.rates import ENGINE, QueryRates
 from costmodel.statistics import Statistics
 from costmodel.stats_file import from_json, to_json
@@ -23,6 +22,8 @@ from decopa.language.text.parser import parse
 from decopa.planning.left_deep import left_deep
 from decopa.planning.price import price_plan
 from decopa.traces.synthetic import PairSelectivity, SyntheticSpec
+from shuffler.source.trace import TraceColumns
+from tests.support.columns import columns_of
 from tests.support.engine import table_of
 
 AB = PairSelectivity("A", "B", 0.1)
@@ -43,7 +44,7 @@ FEW = table_of(
 
 def measured(text: str, trace: pa.Table = FEW) -> Estimate:
     query = parse(text)
-    found = estimate_statistics(query, trace)
+    found = estimate_statistics(query, columns_of(trace))
     assert found.statistics.check_fits(query) == ()
     assert from_json(to_json(found.statistics)) == found.statistics
     return found
@@ -126,7 +127,7 @@ def test_times_may_be_timestamps() -> None:
 
 def test_columns_may_have_other_names() -> None:
     renamed = FEW.rename_columns(["event_id", "start", "kind", "x", "s", "lat", "lon"])
-    events = EventColumns.from_table(renamed, id="event_id", ts="start", type="kind")
+    events = columns_of(renamed, TraceColumns("event_id", "start", "kind"))
     query = parse("PATTERN SEQ(A a, B b) WHERE a.x < b.x AND a.id < b.id WITHIN 25 us")
     found = estimate_statistics(query, events).statistics
     assert found.type_pairs[0].selectivity == pytest.approx(1 / 3)
@@ -162,7 +163,7 @@ def test_a_single_event_for_two_positions_cannot_be_measured() -> None:
 
 @pytest.mark.parametrize("rows", [0, 1])
 def test_a_trace_without_duration_has_no_rates(rows: int) -> None:
-    with pytest.raises(StatisticsError, match="events at two different times"):
+    with pytest.raises(StatisticsError, match="rates cannot be measured"):
         measured("PATTERN SEQ(A a, B b) WITHIN 10 us", FEW.slice(0, rows))
 
 
@@ -174,18 +175,18 @@ def test_unknown_columns_and_attributes_are_named() -> None:
     with pytest.raises(TraceError, match="holds double, not times"):
         measured("PATTERN SEQ(A a, B b) WITHIN 10 us", FEW.set_column(1, "ts", FEW.column("ts").cast(pa.float64())))
     with pytest.raises(StatisticsError, match="at least one pair"):
-        estimate_statistics(parse("PATTERN A a WITHIN 1 s"), FEW, pairs=0)
+        estimate_statistics(parse("PATTERN A a WITHIN 1 s"), columns_of(FEW), pairs=0)
 
 
 # ---------------------------------------------------------------------- sampled
 @pytest.mark.parametrize("operator", ["SEQ", "AND"])
 def test_sampled_selectivities_are_within_their_standard_error(operator: str) -> None:
     query = parse(f"PATTERN {operator}(A a, B b) WHERE {AB.predicate('a', 'b')} WITHIN 500 ms")
-    every = estimate_statistics(query, TRACE, pairs=10**8).statistics.type_pairs[0]
+    every = estimate_statistics(query, columns_of(TRACE), pairs=10**8).statistics.type_pairs[0]
     assert every.standard_error == 0
     off = []
     for seed in range(20):
-        sampled = estimate_statistics(query, TRACE, pairs=2_000, seed=seed).statistics.type_pairs[0]
+        sampled = estimate_statistics(query, columns_of(TRACE), pairs=2_000, seed=seed).statistics.type_pairs[0]
         assert sampled.standard_error == pytest.approx(math.sqrt(0.1 * 0.9 / 2_000), rel=0.2)
         off.append((sampled.selectivity - every.selectivity) / sampled.standard_error)
     assert max(map(abs, off)) < 4
@@ -194,7 +195,7 @@ def test_sampled_selectivities_are_within_their_standard_error(operator: str) ->
 
 def test_the_same_seed_gives_the_same_statistics() -> None:
     query = parse(f"PATTERN SEQ(A a, KL(B b)) WHERE {AB.predicate('a', 'b')} AND b.x < b.x WITHIN 100 ms")
-    first, again, other = (estimate_statistics(query, TRACE, pairs=500, seed=seed) for seed in (1, 1, 2))
+    first, again, other = (estimate_statistics(query, columns_of(TRACE), pairs=500, seed=seed) for seed in (1, 1, 2))
     assert first == again != other
 
 
@@ -206,7 +207,7 @@ def test_predicted_comparisons_and_matches_are_those_that_the_engine_counts(patt
     window_us = 30_000
     conditions = [AB.predicate("a", "b")] + ([BC.predicate("b", "c")] if "C c" in pattern else [])
     query = parse(f"PATTERN {pattern} WHERE {' AND '.join(conditions)} WITHIN {window_us} us")
-    rates = QueryRates(query, estimate_statistics(query, TRACE).statistics, ENGINE)
+    rates = QueryRates(query, estimate_statistics(query, columns_of(TRACE)).statistics, ENGINE)
     with interpreted():
         result = decopa.run_detailed(query, TRACE)
     times = TRACE.column("ts").to_numpy()
@@ -244,7 +245,9 @@ def test_pairs_that_meet_in_bursts_are_foreseen(text: str, shared: bool) -> None
     query = parse(text)
     known = measured(text, bursts(shared)).statistics
     with interpreted():
-        result = decopa.run_detailed(query, bursts(shared), statistics=[known], strategy="left-deep")
+        result = decopa.run_detailed(
+            query, bursts(shared), strategy="left-deep", planning=decopa.Planning(statistics=[known])
+        )
     expected = QueryRates(query, known, ENGINE).rate(query.aliases) * result.span_us / query.window_us
     assert expected == pytest.approx(result.matches.num_rows, rel=0.15, abs=0.05 * len(bursts(shared)) * 20)
     even = QueryRates(query, replace(known, meetings={}), ENGINE).rate(query.aliases)
@@ -280,7 +283,9 @@ def test_an_answer_follows_its_request_but_not_the_other_way_round() -> None:
     for text in ("PATTERN SEQ(A a, B b) WITHIN 10 ms", "PATTERN SEQ(B b, A a) WITHIN 10 ms"):
         query, known = parse(text), measured(text, trace).statistics
         with interpreted():
-            result = decopa.run_detailed(query, trace, statistics=[known], strategy="left-deep")
+            result = decopa.run_detailed(
+                query, trace, strategy="left-deep", planning=decopa.Planning(statistics=[known])
+            )
         expected = QueryRates(query, known, ENGINE).rate(query.aliases) * result.span_us / query.window_us
         assert expected == pytest.approx(result.matches.num_rows, rel=0.4)
 

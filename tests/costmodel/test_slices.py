@@ -11,13 +11,13 @@ import pyarrow.compute as pc
 import pytest
 
 from costmodel.estimate import Estimate, estimate_statistics
-from costmodel.events import EventColumns
 from costmodel.slices import SlicedEvents, SliceSample, between_slices, estimate_on_slices
 from costmodel.statistics import PairSelectivity, Statistics
 from decopa.errors import StatisticsError
 from decopa.language.text.parser import parse
 from decopa.traces.synthetic import PairSelectivity as Wanted
 from decopa.traces.synthetic import SyntheticSpec
+from tests.support.columns import columns_of
 
 AB, BB, BC = Wanted("A", "B", 0.1), Wanted("B", "B", 0.4), Wanted("B", "C", 0.3)
 TRACE = SyntheticSpec(events=6_000, rate_per_s=1_000, types=3, zipf=0.5, pairs=(AB, BB, BC), seed=5).table()
@@ -28,7 +28,7 @@ RATES = {"A": 1.0, "B": 1.0, "C": 1.0}
 
 def sliced(trace: pa.Table, window_us: int, chosen: Sequence[int] | None = None) -> SlicedEvents:
     """The slices that are chosen, for all types; all of them if none is."""
-    events = EventColumns.from_table(trace)
+    events = columns_of(trace)
     window = (events.ts - events.ts[0]) // window_us
     numbers = np.arange(int(window[-1]) + 1) if chosen is None else np.array(chosen)
     rows = np.concatenate([np.flatnonzero((window == number) | (window == number + 1)) for number in numbers])
@@ -54,7 +54,7 @@ def sliced(trace: pa.Table, window_us: int, chosen: Sequence[int] | None = None)
 def measured(text: str, chosen: Sequence[int] | None = None, pairs: int = 10**8) -> tuple[Statistics, Statistics]:
     """From slices, and from the whole trace."""
     query = parse(text)
-    whole = estimate_statistics(query, TRACE, pairs=10**8).statistics
+    whole = estimate_statistics(query, columns_of(TRACE), pairs=10**8).statistics
     found: Estimate = estimate_on_slices(query, sliced(TRACE, query.window_us, chosen), whole.rates, pairs=pairs)
     assert found.notices == ()
     return found.statistics, whole
@@ -81,7 +81,7 @@ def test_some_slices_are_within_the_error_that_they_tell() -> None:
     # The share of such pairs differs from window to window, since x drifts with time.
     drifting = TRACE.set_column(3, "x", pc.add(TRACE.column("x"), pc.divide(TRACE.column("ts"), 3e6)))
     query = parse("PATTERN SEQ(A a, B b) WHERE a.x + b.x > 2 WITHIN 50 ms")
-    (exact,) = estimate_statistics(query, drifting, pairs=10**8).statistics.type_pairs
+    (exact,) = estimate_statistics(query, columns_of(drifting), pairs=10**8).statistics.type_pairs
     rng, off, naive = np.random.default_rng(1), [], []
     for seed in range(40):
         chosen = sorted(rng.choice(119, 24, replace=False).tolist())

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from decopa.choices import Reading
-from decopa.planning.plan import Rule
+from decopa.planning.roles import Rule
 from decopa.planning.validate import violations
 from scripts.experiments.published import PublishedPlan, load, paper_queries, published_plans
 

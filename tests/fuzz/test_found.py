@@ -19,7 +19,8 @@ from cluster.checkpoint.store import CheckpointStore, Manifest
 from decopa.errors import CheckpointError, QueryError, TraceError
 from decopa.language.text.parser import parse, parse_workload
 from decopa.query.limits import MAX_JOINING_TOGETHER, MAX_NESTING
-from decopa.runs.checkpointed import read_job
+from decopa.runs.spec import RunSpec
+from decopa.runs.spec_file import read_run, to_document
 from shuffler.source.json_lines import JsonLines
 from shuffler.source.trace import open_trace
 
@@ -113,12 +114,27 @@ def test_a_process_may_have_any_name(tmp_path: Path) -> None:
     assert [path.parent.name for path in tmp_path.rglob("*.state")] == ["checkpoint-00000001"]
 
 
-@pytest.mark.parametrize("change", [{"columns": {"id": 1}}, {"columns": []}, {"trace": 5}, {"keep": "x"}, {"more": 1}])
-def test_a_job_of_other_kinds_is_refused(change: dict[str, object], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"trace": {"columns": {"id": 1}}},
+        {"trace": {"columns": []}},
+        {"trace": 5},
+        {"checkpoints": {"location": "c", "keep": "x"}},
+        {"planning": {"units": 10**30}},
+        {"limits": {"max_matches": True}},
+        {"ray": {"replay": {"speed": 1, "rate": 1}}},
+        {"more": 1},
+    ],
+    ids=str,
+)
+def test_a_run_of_other_kinds_is_refused(change: dict[str, object], tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path)
-    store.write_job(change)
-    with pytest.raises(CheckpointError, match=r"job\.json is damaged"):
-        read_job(store)
+    queries = parse_workload("PATTERN SEQ(A a, B b) WITHIN 1 s")
+    document = to_document(RunSpec(), queries)
+    store.write_run(document | {"spec": change})
+    with pytest.raises(CheckpointError, match=r"run\.json"):
+        read_run(store)
 
 
 # ------------------------------------------------------------------ traces

@@ -158,7 +158,12 @@ def test_hashed_strip_matches_form_the_groups_of_the_example() -> None:
         operator("q", "a b*", "strip", units=2),
     )
     with interpreted():
-        result = decopa.run(plan.query, table_of(events, {"id": str}), plan=Plan((plan,)), batch_size=1)
+        result = decopa.run(
+            plan.query,
+            table_of(events, {"id": str}),
+            planning=decopa.Planning(plan=Plan((plan,))),
+            trace=decopa.TraceOptions(batch_size=1),
+        )
     assert sorted([row["a"], row["b"]] for row in result.to_pylist()) == entry["expected"]
 
 

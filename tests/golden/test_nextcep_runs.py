@@ -11,6 +11,8 @@ import pytest
 import decopa
 from actors.columnar.jit import interpreted
 from decopa.planning.plan import Plan
+from decopa.runs.spec import Planning, TraceOptions
+from shuffler.rows.events import TraceColumns
 from tests.decopa.language.test_next import LEFT, OVERLAP, RIGHT, shaped
 from tests.support.shared import needs_golden, nextcep_entries
 
@@ -34,9 +36,10 @@ def fraud_query(given: dict[str, Any]) -> str:
     )
 
 
-def found(text: str, table: pa.Table, **options: Any) -> list[list[Any]]:
+def found(text: str, table: pa.Table, *, plan: Plan | None = None, end: str | None = None) -> list[list[Any]]:
+    planning = Planning(plan=plan, strategy="left-deep")
     with interpreted():
-        rows = decopa.run(text, table, **options).to_pylist()
+        rows = decopa.run(text, table, planning=planning, trace=TraceOptions(TraceColumns(end=end))).to_pylist()
     return sorted([row["a"], row["b"], row["c"]] for row in rows)
 
 
@@ -74,7 +77,7 @@ def test_streams_of_events_that_last_under_every_shape(name: str) -> None:
     text = "PATTERN NEXT(E1 a, E2 b, E3 c) WITHIN 1 s"
     for shape, dealt in itertools.product((LEFT, RIGHT, OVERLAP), ((), ("a", "ab"))):
         plan = Plan((shaped(text, shape, *dealt),))
-        matches = found(text, table, plan=plan, columns=decopa.TraceColumns(end="over"))
+        matches = found(text, table, plan=plan, end="over")
         assert sorted([time for one in match for time in rows[one][1:]] for match in matches) == entry(name)["expected"]
-    seq = found(text.replace("NEXT", "SEQ"), table, columns=decopa.TraceColumns(end="over"))
+    seq = found(text.replace("NEXT", "SEQ"), table, end="over")
     assert len(seq) == {"nextcep-fig1-right": 3, "nextcep-assoc-left": 22}[name]

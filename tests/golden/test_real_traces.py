@@ -34,7 +34,10 @@ def events_of(shared: Path, name: str, rows: int | None = None) -> pa.Table:
 def test_every_strategy_finds_the_same_matches_in_a_real_trace(shared: Path, trace: str, text: str) -> None:
     events = events_of(shared, trace)
     tables = {
-        strategy: decopa.run(text, events, columns=COLUMNS, strategy=strategy, units=5) for strategy in STRATEGIES
+        strategy: decopa.run(
+            text, events, strategy=strategy, units=5, runtime="local", trace=decopa.TraceOptions(columns=COLUMNS)
+        )
+        for strategy in STRATEGIES
     }
     first = tables["left-deep"]
     assert first.num_rows > 0
@@ -52,7 +55,7 @@ def test_a_part_of_a_real_trace_gives_what_brute_force_gives(shared: Path, trace
         for row, moment in zip(events.to_pylist(), microseconds(events), strict=True)
     ]
     expected = brute_force_by_window(query, rows)
-    found = decopa.run(query, events, columns=COLUMNS)
+    found = decopa.run(query, events, trace=decopa.TraceOptions(columns=COLUMNS))
     assert sorted(map(canonical, matches_of(query, found))) == sorted(map(canonical, expected))
 
 

@@ -22,7 +22,7 @@ pytestmark = needs_golden
 def test_the_engine_finds_the_golden_matches(case: dict[str, Any], batch_size: int | None) -> None:
     events = table_of(events_of(case["events"]), {"id": str})
     with interpreted():
-        result = decopa.run(text_of(case["query"]), events, batch_size=batch_size)
+        result = decopa.run(text_of(case["query"]), events, trace=decopa.TraceOptions(batch_size=batch_size))
     assert_golden(case, result)
 
 
@@ -30,7 +30,7 @@ def test_the_engine_finds_the_golden_matches(case: dict[str, Any], batch_size: i
 @pytest.mark.parametrize("case", semantics_cases(), ids=lambda case: case["id"])
 def test_compiled_kernels_find_the_golden_matches(case: dict[str, Any]) -> None:
     events = table_of(events_of(case["events"]), {"id": str})
-    assert_golden(case, decopa.run(text_of(case["query"]), events, batch_size=2))
+    assert_golden(case, decopa.run(text_of(case["query"]), events, trace=decopa.TraceOptions(batch_size=2)))
 
 
 def assert_golden(case: dict[str, Any], result: pa.Table) -> None:

@@ -10,12 +10,15 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-import decopa
 from actors.columnar.jit import interpreted
 from decopa.errors import PlanError
 from decopa.planning.plan import Plan
 from decopa.planning.validate import check_structure, violations
 from decopa.query.query import Query
+from decopa.runs.execute import execute
+from decopa.runs.prepare import prepare
+from decopa.runs.spec import Planning, RunSpec, TraceOptions
+from shuffler.rows.events import TraceColumns
 from tests.support.brute_force import brute_force, brute_force_by_window, canonical
 from tests.support.engine import expected_rows, matches_of, sortable, table_of
 from tests.support.examples import examples
@@ -35,14 +38,10 @@ def run(
     interleaving: Random | None = None,
     end: str | None = None,
 ) -> Any:
-    return decopa.run_detailed(
-        query,
-        table_of(events, ATTRIBUTES | ({} if end is None else {end: int})),
-        plan=plan,
-        batch_size=batch_size,
-        interleaving=interleaving,
-        columns=decopa.TraceColumns(end=end),
-    ).matches
+    planning = Planning(plan=plan, strategy="left-deep")
+    spec = RunSpec(TraceOptions(batch_size=batch_size, columns=TraceColumns(end=end)), planning, runtime="local")
+    table = table_of(events, ATTRIBUTES | ({} if end is None else {end: int}))
+    return execute(prepare(spec, [query], table), interleaving=interleaving).matches
 
 
 @settings(max_examples=examples(250))

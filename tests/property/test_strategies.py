@@ -32,5 +32,10 @@ def test_plans_of_every_strategy_find_exactly_the_matches(data: st.DataObject) -
         result = plan_workload([query], statistics, Capacity(1000, 10_000), units=units, strategy=strategy)
         note(f"{strategy}\n{result.plan.to_json()}")
         with interpreted():
-            found = decopa.run(query, table_of(events, ATTRIBUTES), plan=result.plan, batch_size=batch_size)
+            found = decopa.run(
+                query,
+                table_of(events, ATTRIBUTES),
+                planning=decopa.Planning(plan=result.plan),
+                trace=decopa.TraceOptions(batch_size=batch_size),
+            )
         assert sorted(map(canonical, matches_of(query, found))) == expected, strategy

@@ -13,14 +13,14 @@ import decopa
 from actors.columnar.jit import interpreted
 from actors.group import Limits
 from cluster.checkpoint.output import PublishedMatches
-from cluster.checkpoint.recovery import CheckpointedRuntime, Checkpoints
+from cluster.checkpoint.recovery import CheckpointedRuntime
 from cluster.feeding import TraceBlocks
-from cluster.options import RayOptions
+from cluster.options import Checkpoints, RayOptions
+from decopa.api import as_workload, make_plan
 from decopa.language.text.parser import parse
 from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan
 from decopa.planning.spread import spread_units
-from decopa.runs.execute import as_workload, make_plan
 from decopa.runs.result import result_table
 from scripts.reliability.jobs import rows_of, write_trace
 from shuffler.source.pacing import Replay

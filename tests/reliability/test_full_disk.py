@@ -12,9 +12,8 @@ import pytest
 import decopa
 from actors.columnar.jit import interpreted
 from cluster.checkpoint.output import PublishedMatches
-from cluster.checkpoint.recovery import Checkpoints
 from cluster.checkpoint.store import CheckpointStore, Manifest, NotWritten
-from cluster.options import RayOptions
+from cluster.options import Checkpoints, RayOptions
 from decopa.errors import CheckpointError, OutputError
 from scripts.reliability.jobs import rows_of, write_trace
 from scripts.reliability.victims import Disk
@@ -84,7 +83,7 @@ def test_a_run_goes_on_without_checkpoints_while_the_disk_is_full(ray_cluster: N
             checkpoint=Checkpoints(str(disk.folder / "checkpoints"), every_s=0.3),
             units=2,
             ray=RayOptions(replay=Replay(rate=250.0), metrics=False),
-            progress=fill,
+            watch=decopa.Watch(progress=fill),
         )
         timers[0].join()
     assert result.given_up and "No space left on device" in result.given_up[0]
@@ -111,7 +110,7 @@ def test_a_disk_that_stays_full_ends_the_run_with_the_way_on(ray_cluster: None, 
                 checkpoint=Checkpoints(str(disk.folder / "checkpoints"), every_s=0.2, retries=1),
                 units=2,
                 ray=RayOptions(replay=Replay(rate=250.0), metrics=False),
-                progress=fill,
+                watch=decopa.Watch(progress=fill),
             )
         disk.free()
         decopa.resume(disk.folder / "checkpoints")

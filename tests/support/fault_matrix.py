@@ -181,9 +181,9 @@ class FaultyCluster(CrashingCluster):
         if len(pending.units) < len(self.topology.units) or len(pending.matches) < len(self.sinks):
             return
         states = dict(pending.stored)
-        for number, (name, feeders) in enumerate(pending.shufflers.items()):
-            payload = encode_shuffler(self.topology.routing, ShufflerState(number, feeders))
-            states[name] = self._store.write_state(pending.number, name, payload, self._attempt)
+        for number, feeders in enumerate(pending.shufflers.values()):
+            payload, key = encode_shuffler(self.topology.routing, ShufflerState(number, feeders)), f"shuffler/{number}"
+            states[key] = self._store.write_state(pending.number, key, payload, self._attempt)
         found = result_table([self._query], [pending.matches[name] for name in self.topology.sink_names])
         self._pending = None
         self._commit(pending.number, pending.block, pending.events, states, found, finished=False)

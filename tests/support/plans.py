@@ -8,7 +8,8 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from decopa.errors import PlanError
-from decopa.planning.plan import Plan, PlanOperator, QueryPlan, Rule
+from decopa.planning.plan import Plan, PlanOperator, QueryPlan
+from decopa.planning.roles import Rule
 from decopa.planning.subquery import SubQuery, negated_part, whole
 from decopa.planning.succession import problems
 from decopa.planning.validate import violations

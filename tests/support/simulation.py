@@ -18,7 +18,9 @@ from shuffler.exchange.channel import Message, OutgoingChannel
 from shuffler.exchange.codecs import needed_attributes
 from shuffler.exchange.node import Marks, ReplayStart, ShufflerNode
 from shuffler.exchange.outbox import FlushPolicy
+from shuffler.routing.table import NOTHING_YET
 from shuffler.routing.topology import Topology
+from shuffler.rows.columns import Place
 from shuffler.source.pacing import Replay
 from shuffler.source.trace import open_trace
 
@@ -36,9 +38,14 @@ class SimulatedCluster:
         self._on_their_way: list[tuple[str, Message]] = []
         self._channels = {channel: OutgoingChannel(channel[0], window=UNBOUNDED) for channel in self.topology.channels}
         self._time = 0.0
+        self._turn = self._ordinal = 0
         form, limits = self._source.format, Limits()
-        # Long enough to gather the rows of several messages, short enough to pass by.
-        policy = FlushPolicy(max_rows=chaos.choice((1, 4, 100)), interval_s=chaos.choice((0.0, 3.0)))
+
+        def policy() -> FlushPolicy:
+            """Gathers nothing, the rows of several messages, or all rows until somebody pushes them on; processes
+            differ, since their clocks and loads do."""
+            return FlushPolicy(max_rows=chaos.choice((1, 4, 100)), interval_s=chaos.choice((0.0, 3.0, 1e9)))
+
         self.sinks = [
             SinkNode(part, self.topology, form, limits=limits, clock=self._clock) for part in range(len(plan.parts))
         ]
@@ -49,7 +56,7 @@ class SimulatedCluster:
                 form,
                 send=partial(self._send, process.name),
                 limits=limits,
-                policy=policy,
+                policy=policy(),
                 clock=self._clock,
             )
             for process in self.topology.units
@@ -63,7 +70,7 @@ class SimulatedCluster:
                 mark=self._mark,
                 replay=Replay(),
                 batch_size=batch_size,
-                policy=policy,
+                policy=policy(),
                 clock=self._clock,
                 sleep=lambda seconds: None,
             )
@@ -72,19 +79,43 @@ class SimulatedCluster:
 
     def run(self, queries: Sequence[Query]) -> pa.Table:
         bounds = [bind(part.query, self._source.schema) for part in self.topology.plan.parts]
-        ordinal = 0
-        for turn, block in enumerate(self._source.blocks(needed_attributes(bounds, self._source.schema), 7)):
-            shuffler = self.shufflers[turn % len(self.shufflers)]
-            shuffler.feed(block.rows, block.place, ordinal, ReplayStart(0.0, 0))
-            ordinal += block.rows.num_rows
-            for _ in range(self._chaos.randrange(8)):
-                self._deliver_one()
+        for block in self._source.blocks(needed_attributes(bounds, self._source.schema), 7):
+            self.feed(block.rows, block.place)
         for shuffler in self.shufflers:
             shuffler.finish()
-        while self._on_their_way:
-            self._deliver_one()
+        self.deliver_all()
         assert all(sink.finished for sink in self.sinks)
         return result_table(queries, [sink.sink.table() for sink in self.sinks])
+
+    def feed(self, rows: pa.RecordBatch, place: Place) -> None:
+        """A block to the shuffler whose turn it is; some messages come, some do not yet."""
+        shuffler = self.shufflers[self._turn % len(self.shufflers)]
+        shuffler.feed(rows, place, self._ordinal, ReplayStart(0.0, 0))
+        self._turn += 1
+        self._ordinal += rows.num_rows
+        self.deliver_some()
+
+    def flush(self, watermark_us: int = NOTHING_YET) -> None:
+        """As `Session.flush`."""
+        for shuffler in self.shufflers:
+            shuffler.flush(watermark_us)
+
+    def settle(self, watermark_us: int = NOTHING_YET) -> None:
+        """As `Session.settle`."""
+        self.flush(watermark_us)
+        self.deliver_all()
+
+    def take(self) -> list[pa.Table]:
+        """As `Session.take`."""
+        return [sink.sink.take() for sink in self.sinks]
+
+    def deliver_some(self) -> None:
+        for _ in range(self._chaos.randrange(8)):
+            self._deliver_one()
+
+    def deliver_all(self) -> None:
+        while self._on_their_way:
+            self._deliver_one()
 
     def _clock(self) -> float:
         self._time += 1.0

@@ -22,7 +22,11 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run(condition: str, units: int = 1) -> int:
     text = f"PATTERN SEQ(A a, B b) WHERE {condition} WITHIN 10 us"
-    return int(decopa.run(text, table_of(EVENTS), units=units, batch_size=2).num_rows)
+    return int(
+        decopa.run(
+            text, table_of(EVENTS), units=units, runtime="local", trace=decopa.TraceOptions(batch_size=2)
+        ).num_rows
+    )
 
 
 def sources(cache: Path) -> set[str]:
@@ -61,7 +65,7 @@ def test_no_text_of_the_query_gets_into_a_kernel(cache: Path) -> None:
     events = [{**event, "evil_name": "s"} for event in EVENTS]
     text = "PATTERN SEQ(A a, B b) WHERE a.evil_name = b.evil_name AND a.x + 4711 < b.x * 4712 WITHIN 10 us"
     with jit.interpreted():
-        decopa.run(text, table_of(events), batch_size=2)
+        decopa.run(text, table_of(events), trace=decopa.TraceOptions(batch_size=2))
     written = "".join(path.read_text() for path in cache.glob("*.py"))
     assert written
     for secret in ("evil_name", "4711", "4712"):

@@ -14,8 +14,8 @@ import pytest
 
 import decopa
 from actors.columnar.jit import interpreted
-from cluster.checkpoint.recovery import CheckpointedRun, Checkpoints
-from cluster.options import RayOptions
+from cluster.checkpoint.recovery import CheckpointedRun
+from cluster.options import Checkpoints, RayOptions
 from decopa.errors import CheckpointError
 from decopa.traces.synthetic import SyntheticSpec
 from shuffler.source.pacing import Replay
@@ -113,7 +113,7 @@ def test_a_run_goes_on_where_it_was_with_other_units(ray_cluster: None, trace: P
                 checkpoint=Checkpoints(str(tmp_path / "checkpoints"), every_s=0.2),
                 units=3,
                 ray=RayOptions(replay=Replay(rate=400.0), metrics=False),
-                progress=give_up,
+                watch=decopa.Watch(progress=give_up),
             )
         before = published(tmp_path / "out")
         with pytest.raises(CheckpointError, match="belongs to another query"):

@@ -14,13 +14,13 @@ from cluster.spark.results import to_spark
 from cluster.spark.stats import MIN_SLICES, SamplePlan, TypeCounts, measure_on_spark
 from cluster.spark.traces import read_trace
 from costmodel.estimate import Estimate, estimate_statistics
-from costmodel.events import EventColumns
 from costmodel.stats_file import from_json, to_json
 from decopa.errors import StatisticsError, TraceError
 from decopa.language.text.parser import parse
 from decopa.traces.synthetic import PairSelectivity as Wanted
 from decopa.traces.synthetic import SyntheticSpec
 from shuffler.rows.events import TraceColumns
+from tests.support.columns import columns_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -68,7 +68,7 @@ def found(frame: DataFrame) -> Estimate:
 @quiet
 @pytest.mark.spark
 def test_a_trace_within_the_budget_is_measured_exactly(found: Estimate) -> None:
-    exact = estimate_statistics(QUERY, TRACE, pairs=10**8)
+    exact = estimate_statistics(QUERY, columns_of(TRACE), pairs=10**8)
     assert found.notices == exact.notices == ()
     assert found.statistics.rates == pytest.approx(exact.statistics.rates)
     assert found.statistics.filter_shares == exact.statistics.filter_shares
@@ -89,7 +89,7 @@ def test_types_that_share_bursts_are_seen_to_meet_more_often(spark: SparkSession
     ts = np.sort(rng.choice(bursts, 8_000) + rng.integers(0, 1_000, 8_000))
     trace = pa.table({"id": np.arange(8_000), "ts": ts, "type": rng.choice(["A", "B"], 8_000)})
     query = parse("PATTERN SEQ(A a, B b) WITHIN 10 ms")
-    exact = estimate_statistics(query, trace).statistics.meetings
+    exact = estimate_statistics(query, columns_of(trace)).statistics.meetings
     found = measure_on_spark([query], to_spark(spark, trace))[0].statistics.meetings
     assert exact["A", "B"] > 5
     assert found == {types: pytest.approx(times, rel=0.15) for types, times in exact.items()}
@@ -116,7 +116,7 @@ def test_profiles_are_those_counted_by_hand(found: Estimate) -> None:
 def test_a_sample_is_near_repeatable_and_knows_its_error(frame: DataFrame) -> None:
     first, again = (measure_on_spark([QUERY], frame.repartition(n), samples=900, seed=3)[0] for n in (1, 3))
     assert first == again
-    exact = estimate_statistics(QUERY, TRACE, pairs=10**8).statistics
+    exact = estimate_statistics(QUERY, columns_of(TRACE), pairs=10**8).statistics
     assert first.statistics.rates == pytest.approx(exact.rates)
     for one, true in zip(first.statistics.type_pairs, exact.type_pairs, strict=True):
         assert one.standard_error > 0
@@ -131,10 +131,13 @@ def test_queries_with_several_windows_and_timestamps_are_measured_together(spark
     short, long = (parse(f"PATTERN SEQ(A a, B b) WHERE a.ts + 1 ms < b.ts WITHIN {w}") for w in ("5 ms", "10 min"))
     found = measure_on_spark([long, short], to_spark(spark, stamped))
     for query, one in zip((long, short), found, strict=True):
-        exact = estimate_statistics(query, TRACE, pairs=10**8)
+        exact = estimate_statistics(query, columns_of(TRACE), pairs=10**8)
         assert one.statistics.rates == pytest.approx(exact.statistics.rates)
         assert one.notices == exact.notices
-    assert found[1].statistics.type_pairs == estimate_statistics(short, TRACE, pairs=10**8).statistics.type_pairs
+    assert (
+        found[1].statistics.type_pairs
+        == estimate_statistics(short, columns_of(TRACE), pairs=10**8).statistics.type_pairs
+    )
     assert "rates are extrapolated" in found[0].notices[0]
     assert found[0].statistics.profiles == {}
 
@@ -165,9 +168,20 @@ def test_real_traces_give_what_the_numpy_estimator_gives(spark: SparkSession, sh
         f'PATTERN SEQ("{common[0]}" a, "{common[1]}" b) WHERE a.trip_duration_s < b.trip_duration_s AND a.id > 100 '
         "WITHIN 30 min"
     )
-    events = EventColumns.from_table(table, attributes={"id", "trip_duration_s"}, id="event_id")
+    events = columns_of(table, names)
     exact = estimate_statistics(query, events, pairs=10**8).statistics
     (found,) = measure_on_spark([query], read_trace(spark, path, names), names)
     assert found.statistics.rates == pytest.approx(exact.rates)
     for one, true in zip(found.statistics.type_pairs, exact.type_pairs, strict=True):
         assert abs(one.selectivity - true.selectivity) <= 5 * one.standard_error + 1e-9
+
+
+@quiet
+@pytest.mark.spark
+def test_statistics_refuse_what_a_run_refuses(spark: SparkSession) -> None:
+    trace = TRACE.append_column("w", pa.array([float("nan")] * TRACE.num_rows))
+    query = parse("PATTERN SEQ(A a, B b) WHERE a.w < b.w WITHIN 5 ms")
+    with pytest.raises(TraceError, match=r"a sample of the data frame: column 'w', row 1: NaN; pass nan_as_null"):
+        measure_on_spark([query], to_spark(spark, trace))
+    (found,) = measure_on_spark([query], to_spark(spark, trace), nan_as_null=True)
+    assert found.statistics.type_pairs[0].selectivity < 0.01

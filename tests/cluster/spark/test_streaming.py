@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,9 +35,11 @@ def events() -> pa.Table:
 
 
 def write(table: pa.Table, folder: Path, number: int) -> None:
-    """A new file appears as a whole, as Spark expects of a file source."""
+    """A new file appears as a whole, as Spark expects of a file source; it takes files by their age."""
     staged = folder.parent / f"{number}.staged"
     pq.write_table(table, staged)
+    written = staged.stat().st_mtime - 1_000 + number
+    os.utime(staged, (written, written))
     staged.rename(folder / f"part-{number}.parquet")
 
 
@@ -63,13 +66,13 @@ def test_matches_span_micro_batches_and_a_restart_goes_on(
     order = [*range(190), *range(195, 200), *range(190, 195), *range(200, 600)]
     shuffled = events.take(pa.array(order))
     with interpreted():
-        with decopa.stream(frame, QUERY, units=2, lateness=lateness, **places) as stream:
+        with decopa.stream(frame, QUERY, units=2, **places, trace=decopa.TraceOptions(lateness=lateness)) as stream:
             write(shuffled.slice(0, 195), incoming, 0)
             stream.process_all_available()
             write(shuffled.slice(195, 205), incoming, 1)
             stream.process_all_available()
             assert stream.progress.late_events == 0
-        with decopa.stream(frame, QUERY, units=3, lateness=lateness, **places) as stream:
+        with decopa.stream(frame, QUERY, units=3, **places, trace=decopa.TraceOptions(lateness=lateness)) as stream:
             write(shuffled.slice(400), incoming, 2)
             stream.process_all_available()
             # The stream goes on, so what could still be late is held back: an event far ahead lets it go.

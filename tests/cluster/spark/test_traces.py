@@ -18,6 +18,7 @@ from cluster.spark.blocks import arrow_blocks
 from cluster.spark.results import to_spark
 from cluster.spark.traces import clean, load_trace, read_trace, time_sorted
 from decopa.errors import TraceError
+from decopa.planning.predict import predict
 from shuffler.rows.events import TraceColumns
 
 if TYPE_CHECKING:
@@ -80,7 +81,41 @@ def test_rows_out_of_order_are_refused_by_blocks_and_sorted_by_loading(frame: Da
     assert gathered(list(loaded.blocks)).equals(in_time_order(TRACE))
     found = decopa.run(QUERY, loaded.source())
     loaded.release()
-    assert found.equals(decopa.run(QUERY, TRACE, columns=NAMES))
+    assert found.equals(decopa.run(QUERY, TRACE, trace=decopa.TraceOptions(columns=NAMES)))
+
+
+def test_blocks_carry_only_the_columns_that_queries_read(frame: DataFrame) -> None:
+    loaded = load_trace(frame, NAMES, attributes={"x", "ts"})
+    assert {tuple(block.summary.schema.names) for block in loaded.blocks} == {("event_id", "ts", "type", "x")}
+    found = decopa.run(QUERY, loaded.source())
+    loaded.release()
+    assert found.equals(decopa.run(QUERY, TRACE, trace=decopa.TraceOptions(columns=NAMES)))
+    with pytest.raises(TraceError, match="the data frame has no column 'labels'; did you mean 'label'"):
+        load_trace(frame, NAMES, attributes={"labels"})
+
+
+def test_the_time_span_of_a_frame_is_known_before_it_is_read(frame: DataFrame) -> None:
+    loaded = load_trace(frame, NAMES)
+    ts = TRACE.column("ts").to_numpy()
+    assert loaded.source().span_us == ts.max() - ts.min()
+    loaded.release()
+
+
+def test_predictions_of_a_run_on_a_frame_are_those_of_the_table(frame: DataFrame) -> None:
+    """They are made from the time span of the trace, which a run that feeds blocks never reads itself."""
+    query = decopa.parse(QUERY)
+    on_spark = decopa.run_detailed(
+        query, frame, strategy="decopa", runtime="ray", units=1, trace=decopa.TraceOptions(columns=NAMES)
+    )
+    here = decopa.run_detailed(query, TRACE, strategy="decopa", trace=decopa.TraceOptions(columns=NAMES))
+    assert on_spark.matches.equals(here.matches)
+    assert on_spark.span_us == here.span_us > 0
+    part = on_spark.plan.parts[0]
+    predicted = predict(part, on_spark.statistics[0], on_spark.span_us)
+    assert all(one.emitted.value > 0 for one in predicted.values())
+    measured = {report.name: report.ingested for report in on_spark.operators}
+    for name, ingested in measured.items():
+        assert predicted[name].ingested.value == pytest.approx(ingested, rel=0.1)
 
 
 def test_a_frame_in_order_is_taken_as_it_is_and_empty_partitions_do_not_count(spark: SparkSession) -> None:

@@ -61,6 +61,6 @@ def test_a_file_without_diverting_is_refused(trace: Path, tmp_path: Path, capsys
 
 def test_a_run_reports_how_many_rows_it_left_out(trace: Path) -> None:
     with interpreted():
-        result = decopa.run_detailed(QUERY, trace, bad_rows=decopa.BadRows("divert"))
+        result = decopa.run_detailed(QUERY, trace, trace=decopa.TraceOptions(bad_rows=decopa.BadRows("divert")))
     assert (result.bad_rows, result.events, result.matches.num_rows) == (2, 2, 1)
-    assert [notice.partition(":")[0] for notice in result.notices] == ["left out 2 bad rows"]
+    assert [notice.partition(":")[0] for notice in result.warnings] == ["left out 2 bad rows"]

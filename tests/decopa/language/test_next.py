@@ -15,6 +15,7 @@ from decopa.language.text.parser import parse
 from decopa.planning.plan import Plan, PlanOperator, QueryPlan
 from decopa.planning.subquery import SubQuery
 from decopa.planning.validate import check_structure, violations
+from decopa.runs.spec import Planning
 
 
 def matches(text: str, stream: str, **columns: list[Any]) -> list[str]:
@@ -205,7 +206,7 @@ def test_the_stream_of_trap_1_has_no_match_under_any_accepted_plan() -> None:
     with interpreted():
         for shape in (LEFT, OVERLAP):
             plan = Plan((shaped(text, shape),))
-            assert decopa.run(text, table, plan=plan).num_rows == 0
+            assert decopa.run(text, table, planning=Planning(plan=plan)).num_rows == 0
     with pytest.raises(PlanError, match="next-deciding-condition"):
         check_structure(shaped(text, RIGHT))
 

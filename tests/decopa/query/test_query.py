@@ -208,6 +208,8 @@ def test_a_pattern_of_too_many_events_is_refused() -> None:
         ("OR(A a, B a)", "", "alias 'a' stands for A and B"),
         ("OR(A a, KL(A a))", "", r"alias 'a' stands for A and KL\(A\)"),
         ("OR(SEQ(A a, NOT(B b), C c), B b)", "", "alias 'b' stands for B and a negated B"),
+        ("SEQ(A start_ts, B b)", "", "alias 'start_ts' is the name of a column of every result"),
+        ("SEQ(A a, KL(B end_ts))", "", "alias 'end_ts' is the name of a column of every result"),
         ("SEQ(A a, B b)", "a.x < c.x", "unknown alias 'c'"),
         ("SEQ(A a, NOT(B b), NOT(C c), D d)", "b.x < c.x", "ties a negated event"),
         ("SEQ(A a, NOT(SEQ(B b, NOT(C c), D d)), E e)", "a.x < c.x", "ties a negated event"),

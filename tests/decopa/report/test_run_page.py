@@ -9,12 +9,12 @@ import pyarrow as pa
 
 from actors.latency import LatencySummary
 from cluster.recorder import Recorder, Sample
+from decopa.api import run_detailed
 from decopa.commands.cli import main
 from decopa.files import write_batches
 from decopa.report.chart import Series, line_chart, ticks
 from decopa.report.run_page import RunReport, matches_per_minute, report_page
 from decopa.report.run_summary import PartSummary, reports_of
-from decopa.runs.execute import run_detailed
 from decopa.traces.synthetic import SyntheticSpec
 
 SPEC = SyntheticSpec(events=5_000, types=2, seed=1)

@@ -9,10 +9,12 @@ import pytest
 
 from actors.latency import LatencySummary
 from actors.reports import OperatorReport
+from decopa.api import run_detailed
 from decopa.language.text.parser import parse
 from decopa.planning.plan import QueryPlan
+from decopa.planning.predict import Prediction, Total, predict
 from decopa.report.run_summary import (
-    BOTTLENECK,
+    BUSIEST,
     PartSummary,
     Sustainable,
     count_text,
@@ -24,8 +26,7 @@ from decopa.report.run_summary import (
     span_text,
     time_text,
 )
-from decopa.runs.execute import RunResult, run_detailed
-from decopa.runs.prediction import Prediction, Total, predict
+from decopa.runs.result import RunResult
 from decopa.traces.synthetic import SyntheticSpec
 
 TRACE = SyntheticSpec(events=20_000, types=3, keys=20, seed=1).table()
@@ -33,7 +34,7 @@ JOINS = "PATTERN SEQ(A a, B b, C c) WHERE a.x < b.x AND b.y < c.y WITHIN 50 ms"
 
 
 def counted(query: str, *, strategy: str = "decopa", units: int = 3) -> tuple[RunResult, list[PartSummary]]:
-    result = run_detailed(query, TRACE, strategy=strategy, units=units)
+    result = run_detailed(query, TRACE, strategy=strategy, units=units, runtime="local")
     reports = reports_of(result.plan, result.operators)
     known = [statistics for statistics in result.statistics for _ in parse(query).branches]
     parts = [
@@ -131,7 +132,7 @@ def example() -> PartSummary:
     return PartSummary(plan, reports, totals, busy={lower: 0.6})
 
 
-def test_the_tree_shows_predicted_and_measured_loads_and_the_bottleneck() -> None:
+def test_the_tree_shows_predicted_and_measured_loads_and_the_busiest_unit() -> None:
     lines = load_tree(example()).splitlines()
     upper = next(at for at, line in enumerate(lines) if "SEQ(A,B,C)" in line and "predicted" in line)
     assert lines[upper].split()[-5:] == ["predicted", "-", "1,000", "100k", "~20"]
@@ -140,7 +141,7 @@ def test_the_tree_shows_predicted_and_measured_loads_and_the_bottleneck() -> Non
     lower = next(at for at, line in enumerate(lines) if "SEQ(A,B) " in line and "predicted" in line)
     assert "measured 75 %" in " ".join(lines[lower + 1].split())
     assert "error -20 %" in " ".join(lines[lower + 2].split())
-    (marked,) = (line for line in lines if line.endswith(BOTTLENECK))
+    (marked,) = (line for line in lines if line.endswith(BUSIEST))
     assert "SEQ(A,B) " in marked
 
 
@@ -150,12 +151,12 @@ def test_without_statistics_the_tree_shows_what_was_measured() -> None:
     assert "4M" in text
 
 
-def test_operators_that_share_one_unit_are_no_bottleneck() -> None:
+def test_operators_that_share_one_unit_are_not_told_apart() -> None:
     part = example()
     alike = {name: replace(report, busiest=0.5) for name, report in part.reports.items()}
-    assert replace(part, reports=alike).bottleneck is None
+    assert replace(part, reports=alike).busiest is None
     unknown = {name: replace(report, busiest=0.0) for name, report in part.reports.items()}
-    assert replace(part, reports=unknown).bottleneck is None
+    assert replace(part, reports=unknown).busiest is None
     assert "busy" not in load_tree(replace(part, reports=unknown))
 
 

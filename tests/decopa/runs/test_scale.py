@@ -7,17 +7,18 @@ from pathlib import Path
 
 import pytest
 
+import decopa
 from actors.emulation import Emulation
 from actors.reports import UnitReport
 from costmodel.capacity import Capacity
+from decopa.api import plan as make_plan
+from decopa.api import run_detailed
 from decopa.choices import Objective
 from decopa.commands.cli import main
 from decopa.errors import DecoPaError
 from decopa.language.text.parser import parse
 from decopa.report.run_summary import reports_of
 from decopa.report.scale_report import markdown_table, results_document, text_table, write_plots
-from decopa.runs.execute import plan as make_plan
-from decopa.runs.execute import run_detailed
 from decopa.runs.measure import measure
 from decopa.runs.model_check import check_loads, median_error, predicted_busy_s, predicted_rate
 from decopa.runs.scale_points import Point, PointKey, PointStore, gain, gain_over, measure_points, point_keys
@@ -126,7 +127,9 @@ def test_real_results_do_not() -> None:
 def test_loads_of_a_run_are_predicted_to_a_few_percent() -> None:
     source = open_trace(SPEC.table())
     statistics = [one.statistics for one in measure([QUERY], source)]
-    result = run_detailed(QUERY, source, units=4, strategy="decopa", statistics=statistics)
+    result = run_detailed(
+        QUERY, source, units=4, strategy="decopa", runtime="local", planning=decopa.Planning(statistics=statistics)
+    )
     checks = check_loads(result.plan, statistics, result.span_us, reports_of(result.plan, result.operators))
     error = median_error(checks, "comparisons")
     assert error is not None
@@ -176,7 +179,7 @@ def test_work_that_took_long_once_is_no_lasting_credit() -> None:
     ("extra", "message"),
     [
         (["--strategies", "decopa,hybird"], "unknown strategy 'hybird'"),
-        (["--emulate"], "give --iota and --kappa, or --capacity FILE"),
+        (["--emulate"], "give --iota and --kappa, per second, or --capacity FILE"),
         (["--target-rate", "100"], "add --emulate"),
         (["--units", "1,x"], "not a whole number"),
     ],

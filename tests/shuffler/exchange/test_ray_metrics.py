@@ -23,11 +23,11 @@ def test_a_slash_in_the_name_of_a_query_does_no_harm() -> None:
 
 
 def test_a_shuffler_serves_all_queries() -> None:
-    assert dict(process_tags("shuffler/1", ("a", "b"))) == {
+    assert dict(process_tags("a,b/shuffler/1", ("a", "b"))) == {
         "query": "a,b",
         "operator": "shuffler",
         "unit": "1",
-        "process": "shuffler/1",
+        "process": "a,b/shuffler/1",
     }
 
 

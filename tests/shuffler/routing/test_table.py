@@ -30,7 +30,7 @@ def test_edges_know_their_side() -> None:
 
 def test_only_one_unit_works_if_no_input_is_partitioned() -> None:
     plan = plan_of("SEQ(A a, B b)", A, B, operator("q", "a b", "a b", units=3))
-    assert RoutingTable(plan).active_units(plan.root) == 1
+    assert plan.roles(plan.root).active_units == 1
     assert edge(plan, "a", "q").units == 1
 
 

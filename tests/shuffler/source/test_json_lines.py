@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator
 
@@ -11,6 +12,7 @@ import pytest
 from decopa.errors import TraceError
 from shuffler.source import json_lines
 from shuffler.source.json_lines import JsonLines
+from shuffler.source.stopping import Stop, StreamStopped
 
 A = b'{"id": 1, "ts": 5, "type": "A", "x": 1}\n'
 B = b'{"id": 2, "ts": 6, "type": "B", "x": 2}\n'
@@ -79,6 +81,16 @@ def test_what_does_not_fit_is_refused_with_what_to_do(pipe: tuple[int, int]) -> 
         next(lines)
 
 
+def test_rows_of_a_stream_are_counted_from_one(pipe: tuple[int, int]) -> None:
+    os.write(pipe[1], A)
+    lines = iter(JsonLines(pipe[0], ts="ts", kinds={}))
+    next(lines)
+    os.write(pipe[1], B + b"{]\n")
+    os.close(pipe[1])
+    with pytest.raises(TraceError, match=r"standard input after line 1: JSON parse error: .* in row 3; "):
+        next(lines)
+
+
 @pytest.mark.parametrize("text", [b"", b"\n \n"])
 def test_a_stream_without_events_is_refused(pipe: tuple[int, int], text: bytes) -> None:
     with pytest.raises(TraceError, match="ended before its first event"):
@@ -94,3 +106,36 @@ def test_a_line_without_end_is_refused(pipe: tuple[int, int], monkeypatch: pytes
     monkeypatch.setattr(json_lines, "_LONGEST_LINE", 10)
     with pytest.raises(TraceError, match="a line is longer than"):
         rows(A.strip(), pipe)
+
+
+def test_a_stop_ends_the_stream_between_two_blocks_without_an_end(pipe: tuple[int, int]) -> None:
+    os.write(pipe[1], A)
+    with Stop() as stop:
+        arriving = iter(JsonLines(pipe[0], ts="ts", kinds={}, stop=stop))
+        assert next(arriving).num_rows == 1
+        stop.set()
+        stop.set()  # a second one changes nothing
+        os.write(pipe[1], B)
+        with pytest.raises(StreamStopped):
+            next(arriving)
+    os.close(pipe[1])
+
+
+def test_first_lines_that_keep_coming_do_not_hold_the_stream_up(
+    pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The moment for the first lines begins with the first of them, not anew with every one."""
+    monkeypatch.setattr(json_lines, "FIRST_LINES_S", 2.5)
+    monkeypatch.setattr(json_lines, "_CHUNK_BYTES", len(A))
+    seconds, waits = itertools.count(), []
+
+    def selecting(readers: list[int], _w: list[int], _x: list[int], wait_s: float | None) -> tuple[list[int], ...]:
+        waits.append(wait_s)
+        return readers[:1] if wait_s != 0.0 else [], [], []
+
+    monkeypatch.setattr(json_lines.time, "monotonic", lambda: float(next(seconds)))
+    monkeypatch.setattr(json_lines.select, "select", selecting)
+    os.write(pipe[1], A * 50)
+    JsonLines(pipe[0], ts="ts", kinds={})
+    assert waits == [None, 1.5, 0.5, 0.0]
+    os.close(pipe[1])

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from decopa.api import run
 from decopa.errors import TraceError
-from decopa.runs.execute import run
 from shuffler.source.lateness import Lateness
 from shuffler.source.trace import TraceSource, open_trace
 from tests.support.small_traces import trace

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from decopa.errors import TraceError
+from decopa.files import write_matches
 from decopa.query.schema import NULL, Column, Kind
 from shuffler.source.trace import TraceColumns, TraceSource, open_trace
 from tests.support.small_traces import only_batch, trace
@@ -311,3 +312,53 @@ def test_a_truncated_compressed_csv_is_refused(tmp_path: Path) -> None:
     rows = "".join(f"{row},{row},A,1\n" for row in range(10_000))
     (tmp_path / "trace.csv.gz").write_bytes(gzip.compress((HEADER + rows).encode())[:5_000])
     assert "cannot be read as CSV" in refusal(tmp_path / "trace.csv.gz")
+
+
+@pytest.mark.parametrize("before", [1, 200_000])
+def test_rows_of_json_lines_are_counted_from_one_over_the_whole_file(tmp_path: Path, before: int) -> None:
+    path = tmp_path / "trace.jsonl"
+    path.write_text(
+        '{"id": 1, "ts": 1, "type": "A", "x": 1}\n' * before + '{"id": 2, "ts": 2, "type": "A", "x": "a"}\n'
+    )
+    assert f"Column(/x) changed from number to string in row {before + 1};" in refusal(path)
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
+@pytest.mark.parametrize("skip", [0, 1, 9, 10, 25, 49, 50])
+def test_a_reader_goes_on_after_any_row(tmp_path: Path, suffix: str, skip: int) -> None:
+    table = pa.table({"id": range(50), "ts": range(50), "type": ["A"] * 50})
+    path = tmp_path / f"trace.{suffix}"
+    write_matches(table, path, overwrite=False)
+    if suffix == "parquet":
+        pq.write_table(table, path, row_group_size=10)
+    blocks = list(open_trace(path).blocks([], 7, skip=skip))
+    assert [row for block in blocks for row in block.rows.column("id").to_pylist()] == list(range(skip, 50))
+    assert [block.place.first_row for block in blocks][:1] == ([skip] if skip < 50 else [])
+
+
+def test_row_groups_and_files_that_are_skipped_are_not_read(tmp_path: Path) -> None:
+    folder = tmp_path / "trace"
+    folder.mkdir()
+    for number in range(3):
+        rows = range(30 * number, 30 * number + 30)
+        table = pa.table({"id": rows, "ts": rows, "type": ["A"] * 30})
+        pq.write_table(table, folder / f"{number}.parquet", row_group_size=10)
+    source = open_trace(folder)
+    damage(folder / "0.parquet")
+    damage(folder / "1.parquet", groups=1)
+    for skip in (75, 41):
+        found = [row for block in source.blocks([], 1_000, skip=skip) for row in block.rows.column("id").to_pylist()]
+        assert found == list(range(skip, 90))
+    with pytest.raises(TraceError, match="cannot be read as Parquet"):
+        list(source.blocks([], 1_000, skip=39))
+
+
+def damage(path: Path, groups: int | None = None) -> None:
+    """Overwrites the pages of the first row groups, or of all; the metadata at the end stays."""
+    content = bytearray(path.read_bytes())
+    end = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    if groups is not None:
+        chunk = pq.read_metadata(path).row_group(groups).column(0)
+        end = chunk.dictionary_page_offset or chunk.data_page_offset
+    content[4:end] = b"\xff" * (end - 4)
+    path.write_bytes(content)

@@ -324,3 +324,18 @@ def test_a_stream_without_a_batch_is_refused() -> None:
 def test_a_stream_of_something_else_is_refused() -> None:
     with pytest.raises(TraceError, match=r"must consist of pyarrow.RecordBatch, got dict"):
         open_trace(iter([{"id": 1}]))
+
+
+def test_the_time_span_is_known_before_anything_is_read() -> None:
+    assert open_trace(trace(ts=[5, 20, 45])).span_us == 40
+    assert open_trace(trace(ts=[45, 5, 20])).span_us == 40
+    source = open_trace(trace(ts=[5, 20, 45]))
+    list(source.blocks([], 10, skip=2))
+    assert source.span_us == 40
+
+
+def test_the_time_span_of_a_stream_is_that_of_what_has_passed() -> None:
+    source = open_trace(iter(trace(ts=[5, 20, 45]).to_batches()))
+    assert source.span_us == 0
+    list(source.blocks([], 10))
+    assert source.span_us == 40

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 from costmodel.rates import ENGINE, QueryRates
 from costmodel.statistics import Statistics
-from decopa.planning.plan import PlanOperator, QueryPlan, Rule
+from decopa.planning.plan import PlanOperator, QueryPlan
 from decopa.planning.price import operator_prices
+from decopa.planning.roles import Rule
 from decopa.planning.subquery import SubQuery
 from decopa.query.implied import implied_comparisons
 from decopa.query.predicate import Attr, Compare, Predicate, aliases_of
 from decopa.query.query import Query
-from shuffler.routing.table import RoutingTable
 
 #: A copy of a sliced plan gets each of its windows together with the next one.
 _WINDOWS_PER_SLICE = 2
@@ -59,7 +59,6 @@ class _Predictor:
         self._plan, self._query, self._statistics = plan, plan.query, statistics
         self._rates = QueryRates(plan.query, statistics, ENGINE)
         self._prices = operator_prices(plan, self._rates)
-        self._routing = RoutingTable(plan)
         self._windows = span_us / plan.query.window_us
         #: Copies of a sliced plan see events, and find matches, more than once; how often is at most this.
         self._copies = min(plan.slices, _WINDOWS_PER_SLICE)
@@ -81,10 +80,10 @@ class _Predictor:
 
     def _ingested(self, operator: PlanOperator) -> Total:
         """What comes in, as often as it comes: a broadcast input goes to each of the units that work."""
-        units = self._routing.active_units(operator)
-        inputs = [(self._emitted(source), source.partitioned) for source in self._plan.inputs(operator)]
-        value = sum(one.value * (1 if partitioned else units) for one, partitioned in inputs)
-        return Total(value, any(one.rough for one, _ in inputs))
+        roles = self._plan.roles(operator)
+        inputs = [self._emitted(source) for source in self._plan.inputs(operator)]
+        value = sum(one.value * (1 if side == roles.dealt else roles.active_units) for side, one in enumerate(inputs))
+        return Total(value, any(one.rough for one in inputs))
 
     def _comparisons(self, operator: PlanOperator, emitted: Total) -> Total:
         match self._plan.rule(operator):
@@ -93,12 +92,9 @@ class _Predictor:
             case Rule.KLEENE_BINARY:
                 pairs = self._pairs(operator)
                 return Total(pairs.value + emitted.value, pairs.rough or emitted.rough)
-            case Rule.NEGATION:  # the first negated match that blocks ends the search
+            case Rule.NEGATION | Rule.NEXT:  # the first match that blocks, or comes next, ends the search
                 load = self._prices[operator.name].load().comparisons
-                return self._total(load.per_unit(operator.units) * self._routing.active_units(operator), rough=True)
-            case Rule.NEXT:
-                load = self._prices[operator.name].load().comparisons
-                return self._total(load.per_unit(operator.units) * self._routing.active_units(operator), rough=True)
+                return self._total(load.per_unit(operator.units) * self._plan.roles(operator).active_units, rough=True)
             case _:
                 return self._pairs(operator)
 

@@ -1,0 +1,290 @@
+"""What users import: functions that fill in a `RunSpec` and hand it on. Nothing is decided here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from actors.group import Limits
+from cluster.options import Checkpoints, RayOptions
+from costmodel.capacity import Capacity
+from costmodel.statistics import Statistics
+from decopa.choices import (
+    DEFAULT_CALIBRATION_EVENTS,
+    DEFAULT_CALIBRATION_REPEATS,
+    SCALED_STRATEGIES,
+    Reading,
+)
+from decopa.language.front import read_queries
+from decopa.planning.plan import Plan
+from decopa.query.query import Query
+from decopa.runs.calibration import calibrated, largest_branch, made_up_events
+from decopa.runs.execute import run_spec
+from decopa.runs.measure import measure
+from decopa.runs.opening import open_events
+from decopa.runs.planning import DEFAULT_STRATEGY, choose_plan, left_deep_plan
+from decopa.runs.result import RunResult
+from decopa.runs.spec import DEFAULT_CAPACITY, Output, Planning, RunSpec, TraceOptions
+from decopa.runs.watch import Watch
+from shuffler.source.trace import Events
+
+if TYPE_CHECKING:
+    from cluster.checkpoint.recovery import CheckpointedRun
+    from cluster.spark.match_stream import MatchStream
+    from costmodel.calibration import Calibration
+    from decopa.runs.live import LiveRun
+    from decopa.runs.scale_points import Point
+    from decopa.runs.scale_test import ScaleSettings
+
+QueryLike = str | Query | Sequence[Query]
+_NO_PLANNING, _NO_TRACE, _NO_LIMITS, _NO_RAY = Planning(), TraceOptions(), Limits(), RayOptions()
+
+
+def run(
+    query: QueryLike,
+    events: Events,
+    *,
+    units: int | None = None,
+    strategy: str | None = None,
+    runtime: str | None = None,
+    planning: Planning = _NO_PLANNING,
+    trace: TraceOptions = _NO_TRACE,
+    limits: Limits = _NO_LIMITS,
+    ray: RayOptions = _NO_RAY,
+) -> pa.Table:
+    """Every match of the query in the events, one row each, in canonical order.
+
+    Columns: `query`, `start_ts`, `end_ts`, one per alias with the event id (a list of ids for a KL alias), and the
+    RETURN attributes as `alias.attribute`. `events` is a pyarrow Table, a path, an iterable of RecordBatches, or a data
+    frame of a Spark on Ray (`cluster.spark.session.spark_on_ray`).
+
+    `units` asks for that many processing units, which are actors: on the Ray that this program is connected to, at
+    RAY_ADDRESS, or on one that is started for the run. Without it, or with runtime "local", everything happens in this
+    process. `strategy` chooses the plan, by default `decopa` where the trace can be measured. What deserves a look,
+    such as a type that never occurs, is a Python warning.
+
+    >>> table = pa.table({"id": [1, 2], "ts": [0, 5], "type": ["A", "B"]})
+    >>> run("PATTERN SEQ(A a, B b) WITHIN 10 us", table).select(["a", "b"]).to_pylist()
+    [{'a': 1, 'b': 2}]
+    """
+    spec = _spec(units, strategy, runtime, planning, trace, limits, ray)
+    result = run_spec(spec, as_workload(query), events)
+    result.warn()
+    return result.matches
+
+
+def run_detailed(
+    query: QueryLike,
+    events: Events,
+    *,
+    units: int | None = None,
+    strategy: str | None = None,
+    runtime: str | None = None,
+    planning: Planning = _NO_PLANNING,
+    trace: TraceOptions = _NO_TRACE,
+    limits: Limits = _NO_LIMITS,
+    ray: RayOptions = _NO_RAY,
+    watch: Watch | None = None,
+) -> RunResult:
+    """As `run`, with the plan, its statistics and what every operator did; `watch` follows the run while it goes."""
+    spec = _spec(units, strategy, runtime, planning, trace, limits, ray)
+    result = run_spec(spec, as_workload(query), events, watch=watch)
+    result.warn()
+    return result
+
+
+def run_with_checkpoints(
+    query: QueryLike,
+    events: str | Path,
+    *,
+    out: str | Path | Output,
+    checkpoint: str | Path | Checkpoints,
+    units: int | None = None,
+    strategy: str | None = None,
+    planning: Planning = _NO_PLANNING,
+    trace: TraceOptions = _NO_TRACE,
+    limits: Limits = _NO_LIMITS,
+    ray: RayOptions = _NO_RAY,
+    watch: Watch | None = None,
+) -> CheckpointedRun:
+    """Every match of the query in a stored trace, on Ray, published in the folder `out` part by part.
+
+    Parts appear with checkpoints: readers see each match once, whatever dies in between. If the folder of checkpoints
+    holds one of this run already, the run continues from there.
+    """
+    from decopa.runs.checkpointed import run_checkpointed
+
+    spec = replace(
+        _spec(units, strategy, "ray", planning, replace(trace, path=str(events)), limits, ray),
+        output=out if isinstance(out, Output) else Output(str(out)),
+        checkpoints=checkpoint if isinstance(checkpoint, Checkpoints) else Checkpoints(str(checkpoint)),
+    )
+    return run_checkpointed(spec, as_workload(query), watch=watch).outcome
+
+
+def resume(
+    location: str | Path, *, units: int | None = None, address: str | None = None, watch: Watch | None = None
+) -> CheckpointedRun:
+    """Continues the run whose checkpoints are in `location`, after its driver has died or given up.
+
+    The run keeps everything that it was begun with: plan, limits, placement, pins, emulation, pace, output. `units`
+    deals its state out among another number of units.
+    """
+    from decopa.runs.checkpointed import resume_checkpointed
+
+    return resume_checkpointed(location, units=units, address=address, watch=watch).outcome
+
+
+def stream(
+    frame: Any,
+    query: QueryLike,
+    *,
+    out: str | Path,
+    checkpoint: str | Path,
+    units: int | None = None,
+    strategy: str | None = None,
+    planning: Planning = _NO_PLANNING,
+    trace: TraceOptions = _NO_TRACE,
+    limits: Limits = _NO_LIMITS,
+    ray: RayOptions = _NO_RAY,
+    trigger: Mapping[str, Any] | None = None,
+    name: str | None = None,
+) -> MatchStream:
+    """Finds the matches of a query in a streaming data frame of a Spark on Ray, until it is stopped.
+
+    The matches of every micro-batch go to the folder `out` as one Parquet file. Matches may span micro-batches, and
+    each is reported once. Events may be late by `trace.lateness.allowed_us`; a match is reported when its last event is
+    that old. Called again with the same `checkpoint`, the stream continues, with any number of units or another plan.
+    `trigger` is that of Spark's writer, as in {"processingTime": "5 seconds"}; `name` is the query's name in Spark.
+    """
+    from decopa.runs.streaming import stream_spec
+
+    spec = _spec(units, strategy, "ray", planning, trace, limits, ray)
+    return stream_spec(spec, as_workload(query), frame, out=out, checkpoint=checkpoint, trigger=trigger, name=name)
+
+
+def watch(
+    query: QueryLike,
+    events: Any,
+    *,
+    units: int | None = None,
+    strategy: str | None = None,
+    runtime: str | None = None,
+    planning: Planning = _NO_PLANNING,
+    trace: TraceOptions = _NO_TRACE,
+    limits: Limits = _NO_LIMITS,
+    ray: RayOptions = _NO_RAY,
+) -> LiveRun:
+    """The matches of a query in a live stream, as they happen: iterate over it, or give `for_each` a callback.
+
+    `events` is an iterable of record batches, or an open file or pipe of JSON lines such as `sys.stdin`; what its
+    columns hold is seen in the first lines, or said in `trace.kinds` ({"x": "float"}). `limits.max_matches` bounds what
+    is found but not handed out yet. A stream cannot be measured before it runs, so strategies other than left-deep need
+    statistics or a plan.
+
+    >>> batches = pa.table({"id": [1, 2], "ts": [0, 5], "type": ["A", "B"]}).to_batches()
+    >>> [table.num_rows for table in watch("PATTERN SEQ(A a, B b) WITHIN 10 us", iter(batches))]
+    [1]
+    """
+    from decopa.runs.live import live_run
+
+    return live_run(_spec(units, strategy, runtime, planning, trace, limits, ray), as_workload(query), events)
+
+
+def stats(query: QueryLike, events: Events, *, trace: TraceOptions = _NO_TRACE, seed: int = 0) -> list[Statistics]:
+    """Rates and selectivities of each query, measured from the events: what `plan` and `explain` take."""
+    source = open_events(trace, events).source
+    return [one.statistics for one in measure(as_workload(query), source, seed=seed)]
+
+
+def calibrate(
+    query: QueryLike,
+    events: Events | None = None,
+    *,
+    trace: TraceOptions = _NO_TRACE,
+    address: str | None = None,
+    repeats: int = DEFAULT_CALIBRATION_REPEATS,
+) -> Calibration:
+    """What one processing unit can do with the query in a second, on Ray; `.capacity` goes into `Planning`.
+
+    Without events, numbers are made up for all attributes.
+    """
+    branch = largest_branch(as_workload(query))
+    source = made_up_events(branch, DEFAULT_CALIBRATION_EVENTS) if events is None else open_events(trace, events).source
+    return calibrated(branch, source, repeats=repeats, address=address)
+
+
+def scale(
+    query: QueryLike,
+    events: Events,
+    units: Sequence[int],
+    *,
+    strategies: Sequence[str] = SCALED_STRATEGIES,
+    settings: ScaleSettings | None = None,
+    trace: TraceOptions = _NO_TRACE,
+) -> list[Point]:
+    """The rate of events that the query sustains on each number of units, by each strategy, on Ray."""
+    from cluster.ray_session import ray_session
+    from decopa.runs.scale_points import point_keys
+    from decopa.runs.scale_test import ScaleSettings, ScaleTest
+
+    queries, source = as_workload(query), open_events(trace, events).source
+    settings = settings or ScaleSettings(DEFAULT_CAPACITY)
+    known = [one.statistics for one in measure(queries, source)]
+    test = ScaleTest(queries, known, source, settings)
+    places = max(units) * len(queries) + settings.shufflers + 1
+    with ray_session(address=settings.address, cpus=places):
+        return [test.measure(key) for key in point_keys(strategies, units)]
+
+
+def plan(
+    query: QueryLike,
+    statistics: Statistics | Sequence[Statistics],
+    *,
+    units: int,
+    capacity: Capacity = DEFAULT_CAPACITY,
+    strategy: str = DEFAULT_STRATEGY,
+    reading: Reading = Reading.LINEAR,
+) -> Plan:
+    """The plan that a strategy makes for a query or workload on `units` processing units.
+
+    Strategies: `decopa` (default), `decopa-paper` (Algorithm 1), `exhaustive` (small queries), `left-deep`, and the
+    baselines `hybrid`, `state`, `rip` and `centralized`. The same input gives the same plan.
+    """
+    queries = as_workload(query)
+    planning = Planning(units, strategy, None, statistics, capacity, reading)
+    return choose_plan(planning, queries, planning.known_statistics(len(queries))).plan
+
+
+def make_plan(query: QueryLike, *, units: int = 1) -> Plan:
+    """A plan that needs no statistics: left-deep in query order, the units dealt out evenly."""
+    return left_deep_plan(as_workload(query), units)
+
+
+def as_workload(query: QueryLike) -> tuple[Query, ...]:
+    """The queries of a text, a query, or several."""
+    if isinstance(query, str):
+        return read_queries(query)
+    return (query,) if isinstance(query, Query) else tuple(query)
+
+
+def _spec(
+    units: int | None,
+    strategy: str | None,
+    runtime: str | None,
+    planning: Planning,
+    trace: TraceOptions,
+    limits: Limits,
+    ray: RayOptions,
+) -> RunSpec:
+    """The spec of a call; `units` and `strategy` are short for those of `planning`."""
+    planning = replace(
+        planning,
+        units=planning.units if units is None else units,
+        strategy=planning.strategy if strategy is None else strategy,
+    )
+    return RunSpec(trace=trace, planning=planning, limits=limits, ray=ray, runtime=runtime)

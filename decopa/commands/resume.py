@@ -1,0 +1,107 @@
+"""`decopa run --checkpoint` and `decopa resume`: runs that survive the loss of any process."""
+
+from __future__ import annotations
+
+import argparse
+import statistics as numbers
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from decopa.commands.option_types import count
+from decopa.commands.options import Subparsers, add_quiet_argument, described
+from decopa.commands.terminal import Progress, progress_line, tell
+
+if TYPE_CHECKING:
+    from cluster.checkpoint.recovery import CheckpointedRun, Recovery
+    from cluster.recorder import Recorder
+    from decopa.query.query import Query
+    from decopa.runs.result import RunResult
+    from decopa.runs.spec import RunSpec
+    from decopa.runs.watch import Watch
+
+_Outcome = TypeVar("_Outcome")
+
+
+def register(commands: Subparsers) -> None:
+    parser = described(
+        commands.add_parser("resume", help="continue a run that has checkpoints"),
+        "Continues a run that was started with `decopa run --checkpoint`, from its last complete checkpoint, after its "
+        "driver has died or given up. The run keeps what it was started with.",
+        "decopa resume checkpoints/ --units 12",
+    )
+    parser.add_argument("checkpoint", metavar="CHECKPOINT_DIR", type=Path, help="the folder that --checkpoint named")
+    parser.add_argument("--units", metavar="N", type=count, help="continue on this many units (default: as before)")
+    parser.add_argument("--address", metavar="ADDRESS", help="a running Ray cluster (default: as for `decopa run`)")
+    add_quiet_argument(parser)
+    parser.set_defaults(action=resume_command)
+
+
+def run_durably(
+    args: argparse.Namespace, spec: RunSpec, queries: Sequence[Query], progress: Progress, recorder: Recorder | None
+) -> RunResult | None:
+    """The result of a run with checkpoints; None if it had ended before."""
+    from decopa.runs.checkpointed import run_checkpointed
+
+    assert spec.checkpoints is not None
+    watch = _watch(progress, recorder, quiet=args.quiet)
+    location = spec.checkpoints.location
+    finished = _interruptible(location, lambda: run_checkpointed(spec, queries, watch=watch, predictions=True))
+    progress.clear()
+    if not args.quiet:
+        _summarize(finished.outcome)
+    return finished.result()
+
+
+def resume_command(args: argparse.Namespace) -> None:
+    from decopa.runs.checkpointed import resume_checkpointed
+
+    progress = progress_line(quiet=args.quiet)
+    watch = _watch(progress, None, quiet=args.quiet)
+    location = str(args.checkpoint)
+    try:
+        finished = _interruptible(
+            location,
+            lambda: resume_checkpointed(args.checkpoint, units=args.units, address=args.address, watch=watch),
+        )
+    finally:
+        progress.clear()
+    if args.quiet:
+        return
+    _summarize(finished.outcome)
+    result = finished.result()
+    if result is not None:
+        tell("events", f"{result.events:,}, the last of them in {result.seconds:.2f} s")
+    tell("matches", f"{finished.outcome.published.matches:,} in {len(finished.outcome.published.parts):,} parts")
+
+
+def _watch(progress: Progress, recorder: Recorder | None, *, quiet: bool) -> Watch:
+    from decopa.runs.watch import Watch
+
+    def show_recovery(recovery: Recovery) -> None:
+        progress.clear()
+        tell("recovered", f"{recovery.lost} was lost; checkpoint {recovery.checkpoint}, after {recovery.seconds:.1f} s")
+
+    return Watch(progress, progress.phase, recorder=recorder, recovered=None if quiet else show_recovery)
+
+
+def _interruptible(location: str, run: Callable[[], _Outcome]) -> _Outcome:
+    """An interrupt names the command that continues the run."""
+    try:
+        return run()
+    except KeyboardInterrupt:
+        tell("resume", f"what checkpoints hold is safe; continue with `decopa resume {location}`")
+        raise
+
+
+def _summarize(outcome: CheckpointedRun) -> None:
+    if outcome.run is None:
+        tell("note", "the run had ended already; nothing was left to do")
+        tell("matches", f"{outcome.published.matches:,} in {len(outcome.published.parts):,} parts")
+    if outcome.checkpoint_s:
+        median = numbers.median(outcome.checkpoint_s)
+        tell("checkpoints", f"{len(outcome.checkpoint_s):,}, median {median * 1e3:,.0f} ms from barrier to publication")
+    if outcome.given_up:
+        tell("note", f"{len(outcome.given_up):,} checkpoints could not be written, the last: {outcome.given_up[-1]}")
+    if outcome.recoveries:
+        tell("recoveries", f"{len(outcome.recoveries):,}")

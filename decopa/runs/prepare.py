@@ -1,0 +1,214 @@
+"""prepare: a spec and queries -> a run that can start. The only place that opens, measures, plans, applies defaults and
+refuses what a way to run cannot do; the runtimes carry out what it returns."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from costmodel.statistics import Statistics
+from decopa.errors import CheckpointError, DeployError, QueryError, StatisticsError, TraceError, did_you_mean
+from decopa.planning.plan import Plan
+from decopa.query.binding import bind, missing_types
+from decopa.query.predicate import attributes
+from decopa.query.query import Query
+from decopa.query.rewrite.impossible import impossible_conditions
+from decopa.runs.measure import measure_each
+from decopa.runs.opening import OpenedEvents, is_spark_frame, open_events
+from decopa.runs.planning import LEFT_DEEP, check_measurable, choose_plan, needs_statistics
+from decopa.runs.spec import Planning, RunSpec
+from decopa.runs.support import Way, check_supported, way_of
+from shuffler.routing.topology import Topology
+from shuffler.source.trace import TraceSource
+
+#: What the process of a unit takes on a Ray that is started here, before it holds any event.
+_PROCESS_BYTES = 150 * 2**20
+#: From this many unit processes a core on, a run on one machine is warned of.
+_CROWDED = 8
+
+Phase = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run that can start: `spec` has its defaults, `events` are open, the plan is chosen.
+
+    `strategy` made the plan. `statistics` has one entry for each query, or none. `notices` say what was decided;
+    those among them that a user should act on are `warnings`, too.
+    """
+
+    spec: RunSpec
+    way: Way
+    queries: tuple[Query, ...]
+    events: OpenedEvents
+    plan: Plan
+    strategy: str
+    statistics: tuple[Statistics | None, ...] = ()
+    notices: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def source(self) -> TraceSource:
+        return self.events.source
+
+
+def prepare(
+    spec: RunSpec,
+    queries: Sequence[Query],
+    events: Any = None,
+    *,
+    predictions: bool = False,
+    phase: Phase = lambda doing: None,
+) -> Prepared:
+    """Opens the events given, or the trace that the spec names, checks the queries against them, and chooses a plan.
+
+    With `predictions` the trace is measured even where the plan does not need it.
+    """
+    queries = tuple(queries)
+    spec = with_defaults(spec, events)
+    phase("opening the trace")
+    opened = open_events(spec.trace, events, queries)
+    way = way_of(spec, live=opened.live, spark=opened.loaded is not None)
+    check_supported(spec, way)
+    check_alternatives(queries, way)
+    absent = _absent_types(queries, opened.source, required=spec.trace.require_types)
+    absent += tuple(line for query in queries for line in impossible_conditions(query))
+    _check_conditions(queries, opened)
+    statistics, notices, doubts = _statistics(spec.planning, queries, opened, predictions, phase)
+    phase("planning")
+    chosen = choose_plan(spec.planning, queries, statistics)
+    if spec.runtime == "ray" and spec.ray.address is None:
+        doubts = (*doubts, *_crowding(chosen.plan, spec.ray.shufflers))
+    return Prepared(
+        spec,
+        way,
+        queries,
+        opened,
+        chosen.plan,
+        chosen.strategy,
+        statistics,
+        tuple(dict.fromkeys((*opened.source.notices, *absent, *notices, *doubts, *chosen.notices))),
+        tuple(dict.fromkeys((*absent, *doubts))),
+    )
+
+
+def with_defaults(spec: RunSpec, events: Any = None) -> RunSpec:
+    """The spec with a runtime and, on Ray, the batch size that was asked for."""
+    ray = spec.ray
+    wants_ray = (
+        spec.planning.units is not None
+        or spec.checkpoints is not None
+        or spec.trace.spark
+        or ray.address is not None
+        or is_spark_frame(events)
+    )
+    runtime = spec.runtime or ("ray" if wants_ray else "local")
+    if runtime == "ray" and spec.trace.batch_size is not None:
+        ray = replace(ray, batch_size=spec.trace.batch_size)
+    return replace(spec, runtime=runtime, ray=ray)
+
+
+def check_alternatives(queries: Sequence[Query], way: Way) -> None:
+    """Refuses OR with NOT where matches are published in parts.
+
+    Two alternatives may find the same match. If a NOT holds one of them back, it may come after a part that has
+    published the other, and would be published twice.
+    """
+    if way is not Way.CHECKPOINTS:
+        return
+    for query in queries:
+        held = [bool(branch.negations) for branch in query.branches]
+        if len(held) > 1 and any(held):
+            raise CheckpointError(
+                f"query {query.name}: OR together with NOT cannot run with checkpoints; write one query for each "
+                "alternative"
+            )
+
+
+def _absent_types(queries: Sequence[Query], source: TraceSource, *, required: bool) -> tuple[str, ...]:
+    """A type that never occurs is most likely a typing error: its query finds nothing."""
+    missing = dict.fromkeys(name for query in queries for name in missing_types(query, source.schema))
+    types = sorted(source.schema.event_types or ())
+    if missing and required:
+        shown = ", ".join(types[:20]) + (f" and {len(types) - 20:,} more" if len(types) > 20 else "")
+        named = ", ".join(f"'{name}'" for name in missing)
+        raise QueryError(
+            f"no event of type {named} in {source.name}; its types are {shown}; correct the query, or name another "
+            "column with --type"
+        )
+    return tuple(f"no event of type '{name}' in the trace{did_you_mean(name, types)}" for name in missing)
+
+
+def _check_conditions(queries: Sequence[Query], opened: OpenedEvents) -> None:
+    """Refuses conditions that do not fit the columns of the events, before anything is measured or started."""
+    source = opened.source
+    if opened.live:
+        asked = [one for query in queries for one in (*query.where, *query.returns)]
+        for name in dict.fromkeys(attr.name for one in asked for attr in attributes(one)):
+            if name not in source.schema.attributes:
+                have = ", ".join(source.schema.attributes)
+                raise TraceError(
+                    f"the first events of the stream have no '{name}', which the query needs (they have {have}); if "
+                    f"it comes later say what it holds, as in --schema {name}=float"
+                )
+    for query in queries:
+        for branch in query.branches:
+            bind(branch, source.schema)
+
+
+def _statistics(
+    planning: Planning, queries: Sequence[Query], opened: OpenedEvents, predictions: bool, phase: Phase
+) -> tuple[tuple[Statistics | None, ...], tuple[str, ...], tuple[str, ...]]:
+    """Statistics of each query, notices, and what the user should act on."""
+    known = planning.known_statistics(len(queries))
+    if known:
+        return known, (), ()
+    if planning.strategy == LEFT_DEEP or (planning.plan is not None and not predictions):
+        return (), (), ()
+    if opened.live:
+        check_measurable(planning)
+        told = "planned left-deep: a live stream cannot be measured beforehand; give --stats FILE for a better plan"
+        return (), () if planning.plan is not None else (told,), ()
+    phase("measuring rates and selectivities")
+    asked, found = needs_statistics(planning), _measured(queries, opened)
+    statistics = tuple(None if isinstance(one, StatisticsError) else one.statistics for one in found)
+    notices = [line for one in found if not isinstance(one, StatisticsError) for line in one.notices]
+    what = "no predictions" if planning.plan is not None else "planned left-deep"
+    failed = [
+        f"{f'query {query.name} ' if len(queries) > 1 else ''}{what}: {one}"
+        for query, one in zip(queries, found, strict=True)
+        if isinstance(one, StatisticsError)
+    ]
+    return statistics, (*notices, *failed), tuple(failed) if asked else ()
+
+
+def _measured(queries: Sequence[Query], opened: OpenedEvents) -> list[Any]:
+    """An Estimate for each query, or the StatisticsError that says why there is none."""
+    if opened.loaded is None:
+        return measure_each(queries, opened.source)
+    from cluster.spark.stats import measure_on_spark
+
+    try:
+        return list(measure_on_spark(queries, opened.loaded.trace, nan_as_null=opened.source.format.nan_as_null))
+    except StatisticsError as err:
+        return [err] * len(queries)
+
+
+def _crowding(plan: Plan, shufflers: int) -> tuple[str, ...]:
+    """Refuses more processes than this machine has memory for; warns of far more than it has cores for."""
+    processes, cores = len(Topology(plan, shufflers).units), os.cpu_count() or 1
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    most = int(0.8 * memory / _PROCESS_BYTES)
+    if processes > most:
+        raise DeployError(
+            f"{processes:,} units are {processes:,} processes of about {_PROCESS_BYTES / 2**20:.0f} MiB each, and this "
+            f"machine has {memory / 2**30:.0f} GiB; use --units {most} or fewer, or a cluster (--address)"
+        )
+    if processes > _CROWDED * cores:
+        return (
+            f"{processes:,} units share {cores:,} cores, so they do not run faster than {cores:,} units; to test how "
+            "a plan scales use --emulate, or a cluster (--address)",
+        )
+    return ()

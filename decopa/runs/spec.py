@@ -1,0 +1,119 @@
+"""RunSpec: everything that decides how a run goes, as one value.
+
+The command line, the Python functions, `resume`, streams and scaling tests differ only in how they fill it in. Nothing
+in it is derived: defaults that depend on the trace or on other fields are applied by `decopa.runs.prepare`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from actors.group import Limits
+from cluster.options import Checkpoints, RayOptions
+from costmodel.capacity import Capacity
+from costmodel.statistics import Statistics
+from decopa.choices import (
+    DEFAULT_COMPARED_PER_S,
+    DEFAULT_INGESTED_PER_S,
+    PART_FORMATS,
+    RUNTIMES,
+    STRATEGIES,
+    Reading,
+)
+from decopa.errors import DecoPaError, PlanError, did_you_mean
+from decopa.planning.plan import Plan
+from shuffler.rows.events import TraceColumns
+from shuffler.source.dead_letters import BadRows
+from shuffler.source.lateness import Lateness
+
+DEFAULT_CAPACITY = Capacity.per_second(DEFAULT_INGESTED_PER_S, DEFAULT_COMPARED_PER_S)
+
+
+@dataclass(frozen=True)
+class TraceOptions:
+    """How events are read.
+
+    `path` names a stored trace; without it events are handed over in memory or arrive live. `spark` reads, cleans,
+    sorts and measures the trace on Spark. `kinds` says what columns of arriving JSON lines hold. With `require_types`
+    a type of the query that never occurs is an error instead of a notice. `batch_size` is the number of events
+    processed together; None leaves it to the runtime.
+    """
+
+    columns: TraceColumns = field(default_factory=TraceColumns)
+    assume_sorted: bool = False
+    nan_as_null: bool = False
+    lateness: Lateness = field(default_factory=Lateness)
+    bad_rows: BadRows = field(default_factory=BadRows)
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    require_types: bool = False
+    path: str | None = None
+    spark: bool = False
+    batch_size: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.batch_size is not None and self.batch_size < 1:
+            raise DecoPaError(f"the batch size must be positive, got {self.batch_size}")
+
+
+@dataclass(frozen=True)
+class Planning:
+    """How the plan is chosen.
+
+    `units` is the number of processing units: processes on Ray, or their likeness inside one process. `strategy` None
+    means `decopa` where statistics can be had, else `left-deep`. A `plan` is run as it is. `statistics` are one for
+    all queries or one for each; without them the trace is measured where the strategy needs it.
+    """
+
+    units: int | None = None
+    strategy: str | None = None
+    plan: Plan | None = None
+    statistics: Statistics | Sequence[Statistics] | None = None
+    capacity: Capacity = DEFAULT_CAPACITY
+    reading: Reading = Reading.LINEAR
+
+    def __post_init__(self) -> None:
+        if self.units is not None and self.units < 1:
+            raise PlanError(f"a plan needs at least one unit, got {self.units}")
+        if self.strategy is not None and self.strategy not in STRATEGIES:
+            raise PlanError(f"unknown strategy '{self.strategy}'{did_you_mean(self.strategy, STRATEGIES)}")
+
+    def known_statistics(self, queries: int) -> tuple[Statistics, ...]:
+        """The given statistics, one for each of the queries; empty if none are given."""
+        if self.statistics is None:
+            return ()
+        if isinstance(self.statistics, Statistics):
+            return (self.statistics,) * queries
+        if len(self.statistics) != queries:
+            raise PlanError(f"{len(self.statistics)} statistics for {queries} queries; give one for all, or one each")
+        return tuple(self.statistics)
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where matches go: a file whose suffix names its format, or, with checkpoints, a folder of parts."""
+
+    path: str
+    format: str = PART_FORMATS[0]
+    overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        if self.format not in PART_FORMATS:
+            raise DecoPaError(f"unknown format '{self.format}'{did_you_mean(self.format, PART_FORMATS)}")
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """One run. `runtime` None means Ray if units, a cluster, Spark or checkpoints are asked for, else this process."""
+
+    trace: TraceOptions = field(default_factory=TraceOptions)
+    planning: Planning = field(default_factory=Planning)
+    limits: Limits = field(default_factory=Limits)
+    ray: RayOptions = field(default_factory=RayOptions)
+    runtime: str | None = None
+    output: Output | None = None
+    checkpoints: Checkpoints | None = None
+
+    def __post_init__(self) -> None:
+        if self.runtime is not None and self.runtime not in RUNTIMES:
+            raise DecoPaError(f"unknown runtime '{self.runtime}'; known: {', '.join(RUNTIMES)}")

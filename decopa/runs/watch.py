@@ -1,0 +1,31 @@
+"""Watch: who learns how a run goes while it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cluster.checkpoint.recovery import Recovery
+    from cluster.recorder import Recorder
+
+#: Called with the numbers of events and matches so far.
+Progress = Callable[[int, int], None]
+
+
+def _ignore(text: str) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Watch:
+    """`phase` gets what is being done before events flow, `dashboard` the address of Ray's dashboard once it is known;
+    `recorder` notes how far the run is at some moments, for its report; `recovered` is called whenever a run with
+    checkpoints has continued after a loss."""
+
+    progress: Progress | None = None
+    phase: Callable[[str], None] = _ignore
+    dashboard: Callable[[str], None] = _ignore
+    recorder: Recorder | None = None
+    recovered: Callable[[Recovery], None] | None = None
