@@ -115,6 +115,11 @@ def _build_value(node: Tree[Token]) -> Node:
                     "lower(...) is a text, which is compared with constants only, as in lower(a.s) = 'x' or "
                     "lower(a.s) LIKE 'x%'"
                 )
+            if function in ("count", "sum", "avg", "first", "last"):
+                raise QueryError(
+                    f"{function}(...) over the members of a group is not supported; compare members one by one, or "
+                    "neighbours with PREV(b.x), and aggregate the matches afterwards"
+                )
             if function not in FUNCTIONS:
                 raise QueryError(f"unknown function '{function}'{did_you_mean(function, FUNCTIONS)}")
             return Call(function, tuple(expression_of(child) for child in below[1:]))

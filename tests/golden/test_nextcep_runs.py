@@ -81,3 +81,15 @@ def test_streams_of_events_that_last_under_every_shape(name: str) -> None:
         assert sorted([time for one in match for time in rows[one][1:]] for match in matches) == entry(name)["expected"]
     seq = found(text.replace("NEXT", "SEQ"), table, end="over")
     assert len(seq) == {"nextcep-fig1-right": 3, "nextcep-assoc-left": 22}[name]
+
+
+def test_a_union_of_six_types_takes_each_event_in_once() -> None:
+    types = [kind for kind in "ABCDEFG" for _ in range(5)]
+    table = pa.table({"id": range(35), "ts": [7 * (place % 5) + place // 5 for place in range(35)], "type": types})
+    with interpreted():
+        result = decopa.run_detailed(
+            "PATTERN NEXT(A a, (B|C|D|E|F|G) x) WITHIN 1 s", table, planning=Planning(strategy="left-deep")
+        )
+    (succession,) = [report for report in result.operators if report.ingested]
+    assert succession.ingested == 35
+    assert result.matches.num_rows == 5
