@@ -10,14 +10,13 @@ WITHIN 10 min
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, TypeAlias
 
 from decopa.errors import QueryError
-from decopa.query.names import duration_us
+from decopa.language.constants import literal, window_us
 from decopa.query.pattern import And, EventRef, Except, Kleene, Next, Not, Or, Pattern, Seq
 from decopa.query.predicate import (
     AllOf,
@@ -80,7 +79,7 @@ class Value:
 
     def isin(self, values: Iterable[Constant]) -> Condition:
         """`a.x IN (1, 2)`."""
-        return Condition(Among(self.expression, tuple(_literal(value) for value in values)))
+        return Condition(Among(self.expression, tuple(literal(value) for value in values)))
 
     def is_null(self) -> Condition:
         """`a.x IS NULL`; `~a.x.is_null()` is IS NOT NULL."""
@@ -252,7 +251,7 @@ def nseq(first: PatternLike, absent: PatternLike, last: PatternLike) -> Seq:
 # ---------------------------------------------------------- values, conditions
 def constant(value: Constant) -> Value:
     """A constant on the left of an operator, as in `constant(3) < a.x`, which Python would turn round otherwise."""
-    return Value(_literal(value))
+    return Value(literal(value))
 
 
 def dist_km(lat: Operand, lon: Operand, other_lat: Operand, other_lon: Operand) -> Value:
@@ -317,7 +316,7 @@ def query(
     built = Query(
         pattern=_pattern(pattern),
         where=_conditions(where),
-        window_us=_window_us(within),
+        window_us=window_us(within),
         name=name,
         returns=tuple(_returned(value) for value in returns),
         skips=_conditions(filters),
@@ -362,19 +361,7 @@ def _expression(operand: Any) -> Expr:
         return operand.expression
     if isinstance(operand, Condition):
         raise QueryError(f"expected a number, string or attribute, found the condition '{operand.predicate}'")
-    return _literal(operand)
-
-
-def _literal(value: Any) -> Literal:
-    if isinstance(value, timedelta):
-        return Literal(_microseconds(value))
-    if isinstance(value, float) and not math.isfinite(value):
-        raise QueryError(f"{value} is not a finite number; leave the condition out, or compare with a number")
-    if isinstance(value, int) and not -(2**63) < value < 2**63:
-        raise QueryError(f"the number {value} does not fit into 64 bits; write it as float({value})")
-    if isinstance(value, bool | int | float | str):
-        return Literal(value)
-    raise QueryError(f"{value!r} is no constant of a query; use a number, a string, True, False or a timedelta")
+    return literal(operand)
 
 
 def _arithmetic(op: str, left: Operand, right: Operand) -> Value:
@@ -389,22 +376,3 @@ def _returned(value: Any) -> Attr:
     if isinstance(value, Value) and isinstance(value.expression, Attr):
         return value.expression
     raise QueryError(f"returns lists attributes, as in returns=[a.x], got {value!r}")
-
-
-def _window_us(within: Any) -> int:
-    if isinstance(within, timedelta):
-        return _microseconds(within)
-    if isinstance(within, int) and not isinstance(within, bool):
-        return within
-    if not isinstance(within, str):
-        raise QueryError(f"within={within!r}: give a duration such as '10 min', a timedelta, or whole microseconds")
-    microseconds = duration_us(within)
-    if microseconds is None:
-        raise QueryError(
-            f"within={within!r} is no duration, or not a whole number of microseconds; write it as in '10 min'"
-        )
-    return microseconds
-
-
-def _microseconds(duration: timedelta) -> int:
-    return duration // timedelta(microseconds=1)
