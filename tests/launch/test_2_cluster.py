@@ -9,7 +9,7 @@ import pytest
 from tests.support.launched import Launched, rows, wait_until
 from tests.support.machines import LAPTOP
 
-pytestmark = pytest.mark.launch
+pytestmark = [pytest.mark.launch, pytest.mark.slow]
 RUN = ["run", "query.txt", "--trace", "/shared/rides.parquet", "--units", "6"]
 #: What listens on a node beside sshd, as docs/security.md lists it; workers' own ports lie from 10100 to 10999.
 OPEN_ON_ALL = {6379, 8076, 8077, 8078, 8079, 8090, 10001, 44217, 44227, 52365}

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.launched import Launched, longest_gap_s, recoveries, rows, wait_until
 
-pytestmark = pytest.mark.launch
+pytestmark = [pytest.mark.launch, pytest.mark.slow]
 #: 133,460 events: about 33 s.
 RATE = 4_000
 

@@ -7,7 +7,7 @@ import pytest
 from tests.support.launched import Launched
 from tests.support.machines import LAPTOP
 
-pytestmark = pytest.mark.launch
+pytestmark = [pytest.mark.launch, pytest.mark.slow]
 
 
 def test_down_leaves_nothing(cluster: Launched) -> None:
