@@ -35,6 +35,7 @@ def chaos(*arguments: str, timeout: float) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_run_on_a_folder_survives_a_strike() -> None:
     told = chaos("--runs", "1", "--sources", "folder", "--strikes", "1", "--events", "3000", timeout=300)
     assert "0 lost, 0 twice" in told
