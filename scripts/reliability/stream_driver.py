@@ -52,9 +52,7 @@ def main(number: int, folder: Path, trace: Path, address: str, every_s: float, s
 
     try:
         if (job.checkpoints / "run.json").exists():
-            result = decopa.resume(
-                job.checkpoints, stop=stop, source=as_now, watch=decopa.Watch(recovered=recovered, stop=stop)
-            )
+            result = decopa.resume(job.checkpoints, source=as_now, watch=decopa.Watch(recovered=recovered, stop=stop))
         else:
             result = decopa.run_with_checkpoints(
                 job.query,
