@@ -86,7 +86,7 @@ def resume_command(args: argparse.Namespace) -> None:
     result = finished.result()
     if result is not None:
         tell("events", f"{result.events:,}, the last of them in {result.seconds:.2f} s")
-    tell("matches", f"{finished.outcome.published.matches:,} in {len(finished.outcome.published.parts):,} parts")
+        tell("matches", f"{finished.outcome.published.matches:,} in {len(finished.outcome.published.parts):,} parts")
 
 
 def _watch(progress: Progress, recorder: Recorder | None, stop: threading.Event, *, quiet: bool) -> Watch:
