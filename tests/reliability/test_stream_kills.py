@@ -49,8 +49,8 @@ def test_thirty_runs_on_kafka_nats_and_a_folder_survive_random_strikes() -> None
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[None]:
-    """A run on the folder `in`, in a thread, until the block is left."""
+def running(folder: Path) -> Iterator[list[BaseException]]:
+    """A run on the folder `in`, in a thread, until the block is left; yields what it failed of."""
     stop = threading.Event()
     failures: list[BaseException] = []
 
@@ -63,7 +63,7 @@ def running(folder: Path) -> Iterator[None]:
                 checkpoint=Checkpoints(str(folder / "checkpoints"), every_s=0.1),
                 units=2,
                 ray=RayOptions(metrics=False),
-                stop=stop,
+                watch=decopa.Watch(stop=stop),
             )
         except BaseException as err:
             failures.append(err)
@@ -71,7 +71,7 @@ def running(folder: Path) -> Iterator[None]:
     thread = threading.Thread(target=run)
     thread.start()
     try:
-        yield
+        yield failures
     finally:
         stop.set()
         thread.join(60)
@@ -92,7 +92,7 @@ def test_published_matches_are_those_of_the_events_so_far_every_time(
     trace = pa.Table.from_batches(list(spec.batches())).combine_chunks()
     found: list[int] = []
     pq.write_table(trace.slice(0, 100), tmp_path / "in" / "000.parquet")
-    with interpreted(), running(tmp_path):
+    with interpreted(), running(tmp_path) as failures:
         for number in range(files):
             name = f"{number:03d}.parquet"
             if number:
@@ -100,11 +100,11 @@ def test_published_matches_are_those_of_the_events_so_far_every_time(
                 (tmp_path / "in" / f".{name}").rename(tmp_path / "in" / name)
             until = time.monotonic() + 60
             while (published_offsets(tmp_path / "checkpoints") or {}).get(name) != DONE:
-                assert time.monotonic() < until
+                assert not failures and time.monotonic() < until
                 time.sleep(0.02)
             expected = rows(decopa.run(QUERY, trace.slice(0, 100 * (number + 1))))
             while len(published := rows(matches_in(tmp_path / "out"))) < len(expected):
-                assert time.monotonic() < until
+                assert not failures and time.monotonic() < until
                 time.sleep(0.02)
             assert published == expected
             found.append(len(expected))
