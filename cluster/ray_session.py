@@ -89,7 +89,8 @@ def _connect(address: str | None) -> None:
     named = address or os.environ["RAY_ADDRESS"]
     _check_reachable(named)
     _check_is_node(named)
-    _show_token()
+    if _demands_token(named):
+        _show_token(named)
     with _quietly(), _own_signals():
         try:
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
@@ -110,11 +111,37 @@ def _first_line(err: Exception) -> str:
     return next((line.strip() for line in str(err).splitlines() if line.strip()), type(err).__name__)
 
 
-def _show_token() -> None:
+def _demands_token(address: str) -> bool:
+    """Whether the cluster refuses a call without a token. A program that has a token and a cluster that wants none do
+    not get along: Ray then takes the program for dead, because it refuses the cluster's calls."""
+    if address == "auto" or address.startswith("ray://"):
+        return True
+    import grpc  # type: ignore[import-untyped]
+
+    with grpc.insecure_channel(address) as channel:
+        ask = channel.unary_unary("/ray.rpc.NodeInfoGcsService/GetClusterId")
+        try:
+            ask(b"", timeout=_REACH_S)
+        except grpc.RpcError as err:
+            return bool(err.code() == grpc.StatusCode.UNAUTHENTICATED)
+    return False
+
+
+def _show_token(address: str) -> None:
     """Lets Ray show the token that lies on this machine; by itself Ray does so only for a cluster that it finds."""
-    token = os.environ.get("RAY_AUTH_TOKEN_PATH") or Path("~/.ray/auth_token").expanduser()
-    if "RAY_AUTH_MODE" not in os.environ and ("RAY_AUTH_TOKEN" in os.environ or Path(token).is_file()):
-        os.environ["RAY_AUTH_MODE"] = "token"
+    if "RAY_AUTH_MODE" in os.environ:
+        return
+    token = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or "~/.ray/auth_token").expanduser()
+    if "RAY_AUTH_TOKEN" not in os.environ and not token.is_file():
+        if address == "auto" or address.startswith("ray://"):
+            return
+        raise DeployError(
+            f"the Ray cluster at '{address}' wants a token, and there is none in {token}; copy ~/.ray/auth_token from "
+            "the machine that started the cluster (mode 600), or set RAY_AUTH_TOKEN_PATH"
+        )
+    os.environ["RAY_AUTH_MODE"] = "token"
+    settings: Any = ray._raylet  # Ray may have read its settings already, and has no public call to read them again
+    settings.Config.initialize("")
 
 
 def _check_is_node(address: str) -> None:
