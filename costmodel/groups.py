@@ -161,10 +161,10 @@ def _families(
     starts = np.cumsum(reach) - reach
     event = space.rows[alias][low[owner] + np.arange(len(owner)) - starts[owner]]
     rows = {name: numbers[owner] for name, numbers in sample.rows.items()} | {alias: event}
-    kind = space.query.position(alias).type
+    position = space.query.position
     fits = np.ones(len(owner), dtype=np.bool_)
     for name, numbers in rows.items():
-        if name != alias and space.query.position(name).type == kind:
+        if name != alias and position(alias).may_share_with(position(name)):
             fits &= numbers != event
     if len(owner):
         fits &= _fulfilled(space, conditions, rows)

@@ -8,7 +8,8 @@ A condition that names one KL alias and nothing else compares two members in two
   from a point to the same point (`dist_km(b.lat, b.lon, b.lat, b.lon)`). The first mention is the earlier member's, the
   second the later one's. Nothing outside of such a *twin* may name the alias: nobody could tell which member it means.
 
-Anything else is about each member alone: `dist_km(b.start_lat, b.start_lon, b.end_lat, b.end_lon)` is one ride's way.
+A condition with PREV compares neighbours. Anything else is about each member alone: `dist_km(b.start_lat, b.start_lon,
+b.end_lat, b.end_lon)` is one ride's way.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from decopa.query.predicate import (
     aliases_of,
     attributes,
     children,
+    compares_neighbours,
     renamed,
     rewrite,
 )
@@ -34,14 +36,19 @@ from decopa.query.predicate import (
 EARLIER, LATER = "earlier", "later"
 
 
+def is_between_members(predicate: Predicate, alias: str) -> bool:
+    """Whether a condition compares members of one group with each other: every two, or neighbours."""
+    return aliases_of(predicate) == {alias} and (compares_neighbours(predicate) or is_self_pair(predicate, alias))
+
+
 def is_self_pair(predicate: Predicate, alias: str) -> bool:
-    """Whether a condition compares two members of a group, if the alias is a KL one."""
+    """Whether a condition compares every two members of a group, if the alias is a KL one."""
     return between_members(predicate, alias) is not None
 
 
 def between_members(predicate: Predicate, alias: str, *, earlier: str = EARLIER, later: str = LATER) -> Compare | None:
     """The condition with the attributes of the two members told apart; None if it is not one between members."""
-    if not isinstance(predicate, Compare) or aliases_of(predicate) != {alias}:
+    if not isinstance(predicate, Compare) or aliases_of(predicate) != {alias} or compares_neighbours(predicate):
         return None
     found = list(twins(predicate, alias))
     if not found:
