@@ -42,10 +42,10 @@ from costmodel.sub_queries import GroupRate, NegationShare, SubQuerySelectivity
 from decopa.errors import StatisticsError, did_you_mean
 from decopa.query.analysis import Position
 from decopa.query.binding import BoundQuery, bind
-from decopa.query.members import between_members
+from decopa.query.members import between_members, of_neighbours
 from decopa.query.names import duration_text
 from decopa.query.pattern import ANY_TYPE
-from decopa.query.predicate import Attr, Node, Predicate, aliases_of, compares_neighbours, renamed, rewrite
+from decopa.query.predicate import Predicate, aliases_of, compares_neighbours, renamed
 from decopa.query.query import Query
 
 #: Pairs that are looked at for one selectivity: a share of 1 % is then known to 5 % (one standard error).
@@ -275,18 +275,9 @@ def _conditions_between(branch: Query, one: str, other: str) -> Iterator[Predica
         if pair is not None:
             yield pair
         elif compares_neighbours(predicate) and aliases_of(predicate) == {one}:
-            yield _neighbours(predicate)
+            yield of_neighbours(predicate, earlier=_FIRST, later=_SECOND)
     for predicate in pair_conditions(branch, one, other) if one != other else ():
         yield renamed(predicate, {one: _FIRST, other: _SECOND})  # type: ignore[misc]
-
-
-def _neighbours(condition: Predicate) -> Predicate:
-    """PREV on the first side of a pair, the rest on the second."""
-
-    def change(node: Node) -> Node | None:
-        return Attr(_FIRST if node.previous else _SECOND, node.name) if isinstance(node, Attr) else None
-
-    return rewrite(condition, change)  # type: ignore[return-value]
 
 
 def type_pairs(query: Query) -> list[Pair]:

@@ -27,13 +27,13 @@ _CHANCE = 10
 
 
 def is_joint(pattern: Pattern) -> bool:
-    """Whether sub-queries of a pattern are measured: of SEQ, AND, KL and NOT over moments of one type each. A NEXT, a
-    run, sizes of groups and events of several types are left to formulas."""
+    """Whether sub-queries of a pattern are measured: of SEQ, AND, KL and NOT over moments of one type each. A NEXT and
+    events of several types are left to formulas."""
     match pattern:
         case EventRef():
             return not pattern.others and pattern.type != ANY_TYPE and not pattern.delay_us
         case Kleene():
-            return (pattern.least, pattern.most, pattern.runs) == (1, None, False) and is_joint(pattern.child)
+            return not pattern.runs and is_joint(pattern.child)
         case Next() | Except():
             return False
         case _:

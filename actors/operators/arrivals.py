@@ -15,6 +15,7 @@ class Arrivals:
         self.end = layout.place("max_ts")
         self.empty = layout.empty()
         self._names = tuple(layout.columns)
+        self._members = {alias: tuple(columns) for alias, columns in layout.groups.items()}
         self.batches: list[Batch] = []
         self.rows = 0
 
@@ -26,7 +27,11 @@ class Arrivals:
         if batch.length:
             # A copy: whoever made the batch may use its memory again.
             columns = {name: np.array(batch.columns[name]) for name in self._names}
-            self.batches.append(Batch(batch.length, columns, batch.heaps))
+            # Whoever formed the groups may have needed more of their members than is needed from here on.
+            heaps = {
+                alias: {name: batch.heaps[alias][name] for name in names} for alias, names in self._members.items()
+            }
+            self.batches.append(Batch(batch.length, columns, heaps))
             self.rows += batch.length
 
     def take_before(self, time_us: int) -> Batch:

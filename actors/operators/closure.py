@@ -20,8 +20,8 @@ from actors.operators.base import OperatorSpec
 from actors.operators.closure_source import GroupShape, MemberChecks, closure_source
 from decopa.query.binding import BoundQuery
 from decopa.query.kernel import HELPERS, ConditionWriter, Constants
-from decopa.query.members import EARLIER, LATER
-from decopa.query.predicate import Attr, Node, Predicate, rewrite
+from decopa.query.members import EARLIER, LATER, of_neighbours
+from decopa.query.predicate import Attr
 from shuffler.routing.table import NOTHING_YET, identity_columns
 from shuffler.rows.batch import Array, Batch, Indices, key_of, length_of, start_of
 from shuffler.rows.hashing import hash_groups
@@ -225,7 +225,7 @@ class _ClosureKernel:
         checks = [writer.condition(pair) for pair in bound.self_pairs.get(alias, ())]
         single = bound.members_of(alias)
         skips, decides, alone = (
-            " & ".join(writer.condition(_neighbours(one)) for one in conditions)
+            " & ".join(writer.condition(of_neighbours(one)) for one in conditions)
             for conditions in (single.skips, single.decides, single.alone)
         )
         position = bound.query.position(alias)
@@ -259,12 +259,3 @@ class _ClosureKernel:
 
     def load(self) -> ModuleType:
         return jit.load(self.source, helpers=HELPERS)
-
-
-def _neighbours(condition: Predicate) -> Predicate:
-    """The condition with PREV read from the member before, the earlier one, and the rest from the member at hand."""
-
-    def change(node: Node) -> Node | None:
-        return Attr(EARLIER if node.previous else LATER, node.name) if isinstance(node, Attr) else None
-
-    return rewrite(condition, change)  # type: ignore[return-value]

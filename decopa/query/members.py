@@ -19,6 +19,7 @@ from dataclasses import replace
 
 from decopa.query.predicate import (
     Arithmetic,
+    Attr,
     Call,
     Compare,
     Expr,
@@ -69,6 +70,15 @@ def between_members(predicate: Predicate, alias: str, *, earlier: str = EARLIER,
         if isinstance(node, Arithmetic):
             return replace(node, left=first[0], right=second[0])  # type: ignore[arg-type]
         return replace(node, arguments=(*first, *second))  # type: ignore[arg-type]
+
+    return rewrite(predicate, tell_apart)  # type: ignore[return-value]
+
+
+def of_neighbours(predicate: Predicate, *, earlier: str = EARLIER, later: str = LATER) -> Predicate:
+    """A condition with PREV as one on two members: PREV is the earlier one's, everything else the later one's."""
+
+    def tell_apart(node: Node) -> Node | None:
+        return Attr(earlier if node.previous else later, node.name) if isinstance(node, Attr) else None
 
     return rewrite(predicate, tell_apart)  # type: ignore[return-value]
 

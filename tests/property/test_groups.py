@@ -13,7 +13,7 @@ from tests.support.examples import examples
 from tests.support.groups import group_queries
 
 
-@settings(max_examples=examples(250))
+@settings(max_examples=examples(100))
 @given(st.data())
 def test_groups_and_runs_find_exactly_their_matches(data: st.DataObject) -> None:
     check(data, data.draw(group_queries()), max_events=9)

@@ -48,19 +48,19 @@ def check(data: st.DataObject, query: Query, max_events: int = 12, *, lasting: b
     assert sorted(result.to_pylist(), key=sortable) == sorted(rows, key=sortable)
 
 
-@settings(max_examples=examples(300))
+@settings(max_examples=examples(120))
 @given(st.data())
 def test_every_accepted_plan_of_a_chain_finds_exactly_its_matches(data: st.DataObject) -> None:
     check(data, data.draw(plain_chains()))
 
 
-@settings(max_examples=examples(200))
+@settings(max_examples=examples(80))
 @given(st.data())
 def test_chains_inside_other_patterns_find_exactly_their_matches(data: st.DataObject) -> None:
     check(data, data.draw(chains_in_patterns()), max_events=10)
 
 
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(25))
 @given(st.data())
 def test_events_that_last_find_exactly_their_matches(data: st.DataObject) -> None:
     query = data.draw(st.one_of(plain_chains(), chains_in_patterns()))
@@ -68,7 +68,7 @@ def test_events_that_last_find_exactly_their_matches(data: st.DataObject) -> Non
         check(data, query, max_events=10, lasting=True)
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(25))
 @given(st.data())
 def test_timers_find_exactly_their_matches(data: st.DataObject) -> None:
     query = data.draw(plain_chains(max_positions=3))
@@ -78,7 +78,7 @@ def test_timers_find_exactly_their_matches(data: st.DataObject) -> None:
     check(data, replace(query, pattern=replace(query.pattern, children=tuple(children))), max_events=9)
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(40))
 @given(st.data())
 def test_on_single_moments_next_is_a_sequence_without_another_candidate_in_between(data: st.DataObject) -> None:
     query = data.draw(plain_chains(max_positions=3))
@@ -109,6 +109,14 @@ def _with_not(query: Query) -> Query:
                         Attr(new, node.name) if isinstance(node, Attr) and node.alias == old else None
                     )))  # type: ignore[arg-type]  # fmt: skip
     return Query(Seq(tuple(children)), tuple(conditions), query.window_us, returns=query.returns)
+
+
+@pytest.mark.slow
+@settings(max_examples=examples(2_000))
+@given(st.data())
+def test_two_thousand_chains_find_exactly_their_matches(data: st.DataObject) -> None:
+    query = data.draw(st.one_of(plain_chains(), chains_in_patterns()))
+    check(data, query, max_events=10, lasting=not query.kleene_aliases and data.draw(st.booleans()))
 
 
 @pytest.mark.slow
