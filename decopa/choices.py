@@ -94,6 +94,8 @@ STARTS = ("earliest", "latest")
 #: How long a partition may bring nothing before it no longer holds back the others.
 DEFAULT_IDLE_AFTER_S = 10.0
 
+#: Languages that a query can be written in.
+LANGUAGES = ("text", "eql")
 #: Names of the columns that every trace has.
 DEFAULT_ID, DEFAULT_TS, DEFAULT_TYPE = "id", "ts", "type"
 #: What a unit can do per second: one core of a common server, by `scripts/bench_engine`, rounded down. Planning needs

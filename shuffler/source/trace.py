@@ -96,7 +96,7 @@ class TraceSource:
             event_types=None if found is None else found.event_types,
             nan_as_null=nan_as_null,
         )
-        for name in ("id", "ts"):
+        for name in ("id", "ts", *(() if columns.end is None else ("end",))):
             column = self.format.column_of[name]
             if name in reader.schema.names and column != name:
                 self.notices.append(f"'{name}' means column '{column}'; column '{name}' is not used")
@@ -184,9 +184,9 @@ class TraceSource:
         return self._times_us[1] - self._times_us[0]
 
     def _ends_of(self, block: Block) -> tuple[int, int]:
-        column = block.rows.column(self._columns.ts)
+        column = block.rows.column(self._columns.clock)
         ends = (column.slice(0, 1), column.slice(len(column) - 1, 1))
-        first, last = (timestamps_us(end, self._columns.ts, block.place, self._columns.unit) for end in ends)
+        first, last = (timestamps_us(end, self._columns.clock, block.place, self._columns.unit) for end in ends)
         return int(first[0]), int(last[0])
 
     @property
@@ -256,7 +256,7 @@ class TraceSource:
         numbers = np.concatenate([block.place.numbers(block.rows.num_rows) for block in blocks])
         table = pa.Table.from_batches([block.rows for block in blocks]).unify_dictionaries().combine_chunks()
         place, unit = Place(self._reader.name), self._columns.unit
-        parts = [timestamps_us(chunk, self._columns.ts, place, unit) for chunk in table.column(0).chunks]
+        parts = [timestamps_us(chunk, self._columns.clock, place, unit) for chunk in table.column(0).chunks]
         order: Ints = np.argsort(np.concatenate(parts), kind="stable")
         for start in range(skip, len(order), rows):
             some = order[start : start + rows]
@@ -385,7 +385,8 @@ def _reader_of(events: Events, columns: TraceColumns, kinds: Mapping[str, str], 
 def _check_columns(reader: Reader, columns: TraceColumns) -> None:
     """The three columns that every trace has are there, and no name stands for two."""
     names = reader.schema.names
-    for role, name in (("id", columns.id), ("ts", columns.ts), ("type", columns.type)):
+    roles = {"id": columns.id, "ts": columns.ts, "type": columns.type}
+    for role, name in (roles if columns.end is None else roles | {"end": columns.end}).items():
         if name in reader.unreadable:
             raise TraceError(f"{reader.name}: column '{name}': {reader.unreadable[name]}")
         if name not in names:

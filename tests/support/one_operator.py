@@ -54,7 +54,7 @@ class OneOperator:
         (alias,) = self._plan.inputs(self._operator)[side].sub_query.aliases
         kind = self._plan.query.position(alias).type
         rows = [{"id": number, "ts": ts, "type": kind, "x": x} for number, ts, x in events]
-        splitter = LeafSplitter(self._bound, self._plan, self._source.strings.pin)
+        splitter = LeafSplitter(self._bound, self._plan, self._source.strings)
         with interpreted():
             for events_read in open_trace(table_of(rows, _ATTRIBUTES)).batches(list(_ATTRIBUTES), 1024):
                 for leaf, part in splitter.split(events_read):
