@@ -15,7 +15,7 @@ from actors.group import Limits
 from actors.network_state import decode_vertices, encode_vertices
 from actors.sink import MatchSink, check_limit
 from actors.vertex import VertexLogic
-from decopa.planning.network.compile import local_plan
+from decopa.planning.network.graphs.compile import local_plan
 from shuffler.exchange.channel import Message
 from shuffler.exchange.inbox import Inbox
 from shuffler.exchange.outbox import Clock, FlushPolicy, Send

@@ -9,7 +9,7 @@ import numpy as np
 
 from actors.group import GroupState, Limits, UnitGroup
 from actors.unit import Channel
-from decopa.planning.network.compile import LocalPlan
+from decopa.planning.network.graphs.compile import LocalPlan
 from decopa.planning.subquery import SubQuery
 from decopa.query.binding import BoundQuery
 from shuffler.routing.table import END_OF_STREAM, NOTHING_YET, Delivery, RoutingTable, Sender, SenderState

@@ -18,8 +18,8 @@ from actors.group import Limits
 from actors.network_node import NetworkHost, NetworkSource
 from cluster.network.origins import OriginColumn
 from costmodel.transmission import referenced_types
-from decopa.planning.network.graph import NetworkPlan
-from decopa.planning.network.validate import check_network_plan
+from decopa.planning.network.graphs.graph import NetworkPlan
+from decopa.planning.network.graphs.validate import check_network_plan
 from decopa.query.binding import bind
 from shuffler.exchange.channel import Message
 from shuffler.exchange.codecs import needed_attributes

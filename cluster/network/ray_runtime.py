@@ -25,8 +25,8 @@ from cluster.network.origins import OriginColumn
 from cluster.network.ray_actors import HostActor, ProcessSetup, SourceActor
 from cluster.options import DEFAULT_WINDOW
 from decopa.errors import DecoPaError, DeployError
-from decopa.planning.network.graph import NetworkPlan
-from decopa.planning.network.validate import check_network_plan
+from decopa.planning.network.graphs.graph import NetworkPlan
+from decopa.planning.network.graphs.validate import check_network_plan
 from decopa.query.binding import bind
 from shuffler.exchange.codecs import needed_attributes
 from shuffler.exchange.outbox import FlushPolicy

@@ -25,7 +25,7 @@ from decopa.errors import DecoPaError, PlanError, StatisticsError
 
 if TYPE_CHECKING:
     from costmodel.network_file import MeasuredNetwork
-    from decopa.planning.network.graph import NetworkPlan
+    from decopa.planning.network.graphs.graph import NetworkPlan
     from decopa.planning.network.planner import NetworkOptions, PlannedNetwork
     from decopa.query.query import Query
 
@@ -182,8 +182,8 @@ def network_plan_command(args: argparse.Namespace) -> None:
 
 def network_explain(args: argparse.Namespace) -> None:
     from decopa.files import check_writable, write_text
+    from decopa.planning.network.graphs.validate import check_network_plan
     from decopa.planning.network.planner import priced_network
-    from decopa.planning.network.validate import check_network_plan
     from decopa.report.network_text import explain_network
 
     if args.html is not None:
@@ -272,7 +272,7 @@ def _read_network(path: Path) -> MeasuredNetwork:
 
 
 def _read_plan(path: Path) -> NetworkPlan:
-    from decopa.planning.network.graph import NetworkPlan
+    from decopa.planning.network.graphs.graph import NetworkPlan
 
     return NetworkPlan.from_json(read_text(path, PlanError))
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from html import escape
 
-from decopa.planning.network.graph import NetworkPlan
+from decopa.planning.network.graphs.graph import NetworkPlan
 from decopa.planning.network.planner import PlannedNetwork
 from decopa.runs.network import EdgeReport, NetworkRun
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from decopa.planning.network.graph import NetworkPlan, Vertex
-from decopa.planning.network.price import PlanPrice
+from decopa.planning.network.graphs.graph import NetworkPlan, Vertex
+from decopa.planning.network.graphs.price import PlanPrice
 from decopa.runs.network import EdgeReport
 
 _SHOWN_EDGES = 20

@@ -17,10 +17,10 @@ from costmodel.network_file import MeasuredNetwork
 from costmodel.partners import partner_shares
 from costmodel.transmission import ProjectionRates, referenced_types
 from decopa.errors import StatisticsError
-from decopa.planning.network.compile import provided
-from decopa.planning.network.graph import NetworkPlan, Vertex
-from decopa.planning.network.instance import Weight
-from decopa.planning.network.price import price
+from decopa.planning.network.graphs.compile import provided
+from decopa.planning.network.graphs.graph import NetworkPlan, Vertex
+from decopa.planning.network.graphs.price import price
+from decopa.planning.network.problem.instance import Weight
 from decopa.planning.subquery import SubQuery
 from decopa.query.binding import bind
 from decopa.query.predicate import attributes

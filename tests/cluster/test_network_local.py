@@ -15,11 +15,11 @@ from costmodel.statistics import Statistics
 from costmodel.transmission import ProjectionRates
 from decopa.errors import TraceError
 from decopa.language.text.parser import parse
-from decopa.planning.network.build import network_plan
-from decopa.planning.network.graph import NetworkPlan, Vertex
-from decopa.planning.network.instance import Instance
+from decopa.planning.network.graphs.graph import NetworkPlan, Vertex
 from decopa.planning.network.planner import NetworkOptions, plan_network
-from decopa.planning.network.subplan import NONE, Workspace, single
+from decopa.planning.network.problem.build import network_plan
+from decopa.planning.network.problem.instance import Instance
+from decopa.planning.network.problem.subplan import NONE, Workspace, single
 from decopa.planning.subquery import SubQuery
 from decopa.query.query import Query
 from decopa.runs.network import NetworkRun, measured_network, run_network

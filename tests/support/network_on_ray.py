@@ -23,7 +23,7 @@ from cluster.network.ray_runtime import NetworkRayOptions, RayNetwork
 from costmodel.network import EventSourcedNetwork
 from costmodel.statistics import Statistics
 from decopa.language.text.parser import parse
-from decopa.planning.network.graph import NetworkPlan
+from decopa.planning.network.graphs.graph import NetworkPlan
 from decopa.planning.network.planner import NetworkOptions, plan_network
 from decopa.query.query import Query
 from decopa.runs.network import run_network

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from costmodel.transmission import central_cost, referenced_types
-from decopa.planning.network.amuse import amuse
-from decopa.planning.network.baselines import naive, operator_placement
-from decopa.planning.network.build import network_plan
-from decopa.planning.network.exhaustive import cheapest_uniform
-from decopa.planning.network.general import cheapest_general
-from decopa.planning.network.graph import NetworkPlan
-from decopa.planning.network.price import price
-from decopa.planning.network.search import CoverSearch
-from decopa.planning.network.validate import violations
+from decopa.planning.network.graphs.graph import NetworkPlan
+from decopa.planning.network.graphs.price import price
+from decopa.planning.network.graphs.validate import violations
+from decopa.planning.network.planners.amuse import amuse
+from decopa.planning.network.planners.baselines import naive, operator_placement
+from decopa.planning.network.planners.exhaustive import cheapest_uniform
+from decopa.planning.network.planners.general import cheapest_general
+from decopa.planning.network.planners.search import CoverSearch
+from decopa.planning.network.problem.build import network_plan
 from scripts.muse.instances import Problem, draw
 
 SPREAD = {"ratio": 0.7, "lo": 0.05, "hi": 0.5}

@@ -17,7 +17,7 @@ from costmodel.network import EventSourcedNetwork
 from decopa.documents import read_document
 from decopa.errors import PlanError, QueryError, did_you_mean
 from decopa.language.text.parser import parse
-from decopa.planning.network.cover import NOTHING, Cover
+from decopa.planning.network.graphs.cover import NOTHING, Cover
 from decopa.planning.subquery import SubQuery, whole
 from decopa.query.query import Query
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from decopa.planning.network.amuse import amuse
-from decopa.planning.network.baselines import gathered, naive, operator_placement, where_born
-from decopa.planning.network.boxes import MAX_SINGLE, BoxSearch
-from decopa.planning.network.exhaustive import cheapest_uniform
-from decopa.planning.network.instance import Instance
-from decopa.planning.network.search import CoverSearch, Effort
-from decopa.planning.network.subplan import Flows, SubPlan, Workspace
+from decopa.planning.network.planners.amuse import amuse
+from decopa.planning.network.planners.baselines import gathered, naive, operator_placement, where_born
+from decopa.planning.network.planners.boxes import MAX_SINGLE, BoxSearch
+from decopa.planning.network.planners.exhaustive import cheapest_uniform
+from decopa.planning.network.planners.search import CoverSearch, Effort
+from decopa.planning.network.problem.instance import Instance
+from decopa.planning.network.problem.subplan import Flows, SubPlan, Workspace
 
 #: One query's plans (one, or one for each box), given the transfers of the others.
 QueryPlanner = Callable[[Instance, Flows], tuple[SubPlan, ...]]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from decopa.planning.network.combination import bits
-from decopa.planning.network.instance import Instance
-from decopa.planning.network.subplan import NONE, Flows, SubPlan, Workspace, single
+from decopa.planning.network.problem.combination import bits
+from decopa.planning.network.problem.instance import Instance
+from decopa.planning.network.problem.subplan import NONE, Flows, SubPlan, Workspace, single
 from decopa.query.pattern import EventRef, Kleene, Not, Pattern, leaves
 
 
