@@ -143,6 +143,10 @@ def _about(node: str, plan: NetworkPlan, planned: PlannedNetwork, run: NetworkRu
     lines = [f"node {node}"]
     lines += [f"{name}: {rate:,.4g} events per window" for name, rate in sorted(rates.items())]
     lines += [f"evaluates {vertex.name}" for vertex in plan.vertices if vertex.inputs and vertex.node == node]
+    for one in run.nodes if run is not None else ():
+        if one.node == node:
+            busy = f", busy {100 * one.busy:.0f} % of the time" if one.busy else ""
+            lines.append(f"{one.ingested:,} rows taken in, {one.comparisons:,} comparisons{busy}")
     if run is not None and node in run.matches_at:
         lines.append(f"{run.matches_at[node]:,} matches found here")
     return "\n".join(lines)

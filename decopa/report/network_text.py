@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from decopa.planning.network.graphs.graph import NetworkPlan, Vertex
 from decopa.planning.network.graphs.price import PlanPrice
-from decopa.runs.network import EdgeReport
+from decopa.runs.network import EdgeReport, NodeReport
 
 _SHOWN_EDGES = 20
 
@@ -51,6 +51,22 @@ def edge_table(edges: Sequence[EdgeReport], limit: int = _SHOWN_EDGES) -> str:
         rest = sum(edge.measured.rows for edge in edges[limit:])
         lines.append(f"{rest:>10,} {sum(edge.expected_rows for edge in edges[limit:]):>10,.0f}  on "
                      f"{len(edges) - limit} more edges")  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def node_table(nodes: Sequence[NodeReport], limit: int = _SHOWN_EDGES) -> str:
+    """What the units of each node did, those with most comparisons first."""
+    lines = [f"{'rows in':>10} {'comparisons':>12} {'held':>9} {'busy':>6}  node"]
+    shown = sorted(nodes, key=lambda one: (-one.comparisons, -one.ingested))
+    for one in shown[:limit]:
+        busy = f"{100 * one.busy:.0f} %" if one.busy else ""
+        lines.append(f"{one.ingested:>10,} {one.comparisons:>12,} {one.state_rows:>9,} {busy:>6}  {one.node}")
+    if len(shown) > limit:
+        rest = shown[limit:]
+        lines.append(
+            f"{sum(one.ingested for one in rest):>10,} {sum(one.comparisons for one in rest):>12,} "
+            f"{sum(one.state_rows for one in rest):>9,} {'':>6}  {len(rest)} more nodes"
+        )
     return "\n".join(lines) + "\n"
 
 

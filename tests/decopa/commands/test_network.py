@@ -51,7 +51,7 @@ def test_a_trace_becomes_a_network_a_plan_and_matches(
     told = capsys.readouterr().err
     assert "% of centralized evaluation" in told
     assert "amuse-star" in told
-    assert page.read_text().count("<svg") == 6
+    assert page.read_text().count("<svg") == 7
     assert main(["network", "explain", str(plan), "--network", str(network)]) == 0
     assert "(sink)" in capsys.readouterr().out
     run = ["network", "run", QUERY, "--trace", str(trace), "--origin", "site", "--network", str(network)]

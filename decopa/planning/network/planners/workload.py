@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from decopa.planning.network.planners.amuse import amuse
-from decopa.planning.network.planners.baselines import gathered, naive, operator_placement, where_born
+from decopa.planning.network.planners.baselines import gathered, greedy_placement, naive, operator_placement, where_born
 from decopa.planning.network.planners.boxes import MAX_SINGLE, BoxSearch
 from decopa.planning.network.planners.exhaustive import cheapest_uniform
 from decopa.planning.network.planners.search import CoverSearch, Effort
@@ -63,6 +63,7 @@ def planner_for(name: str, workspace: Workspace) -> QueryPlanner:
         "amuse": lambda instance, paid: amuse(instance, workspace, existing=paid),
         "amuse-star": lambda instance, paid: amuse(instance, workspace, star=True, existing=paid),
         "oop": lambda instance, paid: operator_placement(instance, workspace, paid),
+        "greedy": lambda instance, paid: greedy_placement(instance, workspace, paid),
         "naive": lambda instance, paid: naive(instance, workspace, paid),
         "exhaustive": lambda instance, paid: cheapest_uniform(instance, workspace).plan,
     }
