@@ -132,6 +132,13 @@ class NetworkHost:
             for one, saved in restored.items():
                 self.vertices[one].restore(saved)
 
+    def warm_up(self) -> None:
+        """Loads compiled code before the first event comes."""
+        for logic in self.vertices.values():
+            logic.warm_up()
+        for sink in self.sinks.values():
+            sink.warm_up()
+
     def receive(self, message: Message) -> None:
         """Delivers a message, and those that waited for it, and sends what comes of it."""
         self._inbox.accept(message)

@@ -16,9 +16,6 @@ from shuffler.rows.events import EventBatch, EventConverter
 from shuffler.source.pacing import Replay, Seconds
 from shuffler.source.trace import TraceSource
 
-#: Events of a paced replay that are due within this time are fed together.
-_TOGETHER_S = 0.02
-
 
 @dataclass(frozen=True)
 class OriginBlock:
@@ -51,7 +48,8 @@ class OriginBlock:
 
 
 class OriginBlocks:
-    """Reads a trace whose column `origin` says where events are born; `buckets` is explained at `OriginColumn`."""
+    """Reads a trace whose column `origin` says where events are born; `buckets` is explained at `OriginColumn`,
+    `replay` and `together_s` at `NetworkRayOptions`."""
 
     def __init__(
         self,
@@ -64,9 +62,11 @@ class OriginBlocks:
         buckets: int | None = None,
         heartbeats: Heartbeats | None = None,
         replay: Replay | None = None,
+        together_s: float = 0.05,
     ) -> None:
         self._source, self._attributes, self._block_rows = source, attributes, block_rows
-        self._heartbeats, self._replay = heartbeats or Heartbeats(nodes), replay or Replay()
+        self._heartbeats = heartbeats or Heartbeats(nodes)
+        self._replay, self._together_s = replay or Replay(), together_s
         self._converter = EventConverter(source.format)
         self._origins = OriginColumn(origin, nodes, source, buckets=buckets, strings=self._converter.strings)
 
@@ -84,7 +84,7 @@ class OriginBlocks:
             events = self._converter.convert(rows, place, [self._origins.attribute], first)
             begin_us = int(events.ts[0]) if begin_us is None else begin_us
             due_s = self._replay.arrivals(events.ts, first - skip, begin_us) if self._replay.is_paced else None
-            for start, stop in _slices(len(events), due_s):
+            for start, stop in self._pieces(events.ts, due_s):
                 due = None if due_s is None else due_s[start:stop]
                 yield self._block(
                     rows.slice(start, stop - start), place.after(start), events.slice(start, stop), begin_us, due
@@ -98,12 +98,10 @@ class OriginBlocks:
         watermarks = self._heartbeats.after(begin_us, int(events.ts[-1]), own)
         return OriginBlock(rows, place, events, parts, watermarks, due_s)
 
-
-def _slices(length: int, due_s: Seconds | None) -> Iterator[tuple[int, int]]:
-    """The whole block, or runs of events that are due within the same short time."""
-    if due_s is None:
-        yield 0, length
-        return
-    ticks = (due_s / _TOGETHER_S).astype(np.int64)
-    edges = [0, *(np.flatnonzero(np.diff(ticks)) + 1).tolist(), length]
-    yield from itertools.pairwise(edges)
+    def _pieces(self, ts: Ints, due_s: Seconds | None) -> Iterator[tuple[int, int]]:
+        """What is fed together: all, or runs of events that are due within the same short time."""
+        if due_s is None:
+            yield from self._heartbeats.pieces(ts)
+            return
+        ticks = (due_s / self._together_s).astype(np.int64)
+        yield from itertools.pairwise([0, *(np.flatnonzero(np.diff(ticks)) + 1).tolist(), len(ts)])

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import numpy as np
 
 from decopa.query.names import duration_text
+from shuffler.rows.columns import Ints
 
 
 class Heartbeats:
@@ -26,9 +30,17 @@ class Heartbeats:
         self._last: dict[str, int] = {}
         self._idle: set[str] = set()
 
+    def pieces(self, ts: Ints) -> Iterator[tuple[int, int]]:
+        """Consecutive runs of events to take together, as (start, stop): all, or so few that silence shows in time."""
+        if self._idle_after_us is None:
+            yield 0, len(ts)
+            return
+        ticks = (ts - ts[0]) // max(1, self._idle_after_us // 2)
+        yield from itertools.pairwise([0, *(np.flatnonzero(np.diff(ticks)) + 1).tolist(), len(ts)])
+
     def after(self, first_us: int, last_us: int, own: Mapping[str, int]) -> dict[str, int]:
-        """The watermark of every node after a batch from `first_us` to `last_us`; `own` has the time of the last event
-        of each node that has some in it."""
+        """The watermark of every node after events up to `last_us`, of a trace that began at `first_us`; `own` has the
+        time of the last one of each node that has some among them."""
         if self._idle_after_us is None:
             return dict.fromkeys(self._nodes, last_us)
         found = {}

@@ -111,6 +111,10 @@ class LocalNetwork:
 
     def feed(self, events: EventBatch) -> None:
         """Gives events to the nodes where they are born, and works until nothing is on its way."""
+        for start, stop in self._heartbeats.pieces(events.ts):
+            self._feed(events.slice(start, stop))
+
+    def _feed(self, events: EventBatch) -> None:
         flags = self._origins.flags(events)
         if self._begin_us is None:
             self._begin_us = int(events.ts[0])

@@ -69,7 +69,32 @@ class HostReport:
     latency_counts: Ints
 
 
-class SourceActor(Shell):
+class NetworkShell(Shell):
+    """What sources and hosts share: links that may be emulated."""
+
+    _links: RayLinks
+    _ways: EmulatedLinks
+
+    def _connect(self, setup: ProcessSetup) -> None:
+        self._links = RayLinks(setup.name, setup.handles, window=setup.window, attempt=setup.attempt)
+        self._ways = EmulatedLinks(self._links.send, setup.speeds)
+
+    def _await_receivers(self) -> None:
+        """Returns when everything that was sent has been received and worked on."""
+        self._ways.wait_for_all()
+        self._links.wait_for_all()
+
+    def greet(self) -> None:
+        with self.working():
+            self._links.greet()
+        super().greet()
+
+    def reset(self, setup: ProcessSetup) -> None:
+        self._ways.stop()
+        super().reset(setup)
+
+
+class SourceActor(NetworkShell):
     """Gives birth to the events of one network node."""
 
     def __init__(self, setup: ProcessSetup) -> None:
@@ -78,8 +103,7 @@ class SourceActor(Shell):
             self._converter = EventConverter(setup.form)
             self._attributes = setup.attributes
             self._texts = not setup.form.schema.attributes["id"].kind.is_number
-            self._links = RayLinks(setup.name, setup.handles, window=setup.window, attempt=setup.attempt)
-            self._ways = EmulatedLinks(self._links.send, setup.speeds)
+            self._connect(setup)
             self._source = NetworkSource(
                 setup.node,
                 setup.topology,
@@ -108,15 +132,14 @@ class SourceActor(Shell):
         """Ends the stream; returns when everyone this source sends to has it."""
         with self.working():
             self._source.advance(END_OF_STREAM, urgent=True)
-            self._ways.wait_for_all()
-            self._links.wait_for_all()
+            self._await_receivers()
 
     @ray.method(concurrency_group=CONTROL)
     def traffic(self) -> dict[EdgeName, EdgeTraffic]:
         return dict(self._source.outbox.traffic.edges)
 
 
-class HostActor(Shell):
+class HostActor(NetworkShell):
     """Works for the vertices of one network node on one level."""
 
     def __init__(self, setup: ProcessSetup) -> None:
@@ -126,8 +149,7 @@ class HostActor(Shell):
         self._cuts: KeptResults[tuple[Any, dict[int, pa.Table]]] = KeptResults()
         self._strings = StringPool()
         with self.working(), self._mode():
-            self._links = RayLinks(setup.name, setup.handles, window=setup.window, attempt=setup.attempt)
-            self._ways = EmulatedLinks(self._links.send, setup.speeds)
+            self._connect(setup)
             self._work = WorkClock(lambda: self._links.waited_so_far_s)
             self._host = NetworkHost(
                 setup.name,
@@ -143,6 +165,7 @@ class HostActor(Shell):
                 found=lambda end_ts: self._latency.matches(end_ts, self._clock()),
                 state=setup.state,
             )
+            self._host.warm_up()
             if self._emulation is not None:
                 self._emulation.begin(self._host.reports())
 
@@ -164,8 +187,7 @@ class HostActor(Shell):
         """Passes on what waits; returns when everyone has received it and worked on it."""
         with self.working():
             self._host.outbox.flush(urgent=True)
-            self._ways.wait_for_all()
-            self._links.wait_for_all()
+            self._await_receivers()
 
     def take(self) -> dict[int, pa.Table]:
         """The matches found since the last cut, by number of the query."""

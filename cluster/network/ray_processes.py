@@ -1,10 +1,14 @@
-"""The processes of a network plan on Ray: started receivers first, pinned to their nodes, stopped together."""
+"""The processes of a network plan on Ray: started receivers first, pinned to their nodes, stopped together.
+
+After a loss, processes that live begin anew with another setup: only the lost ones have to be started.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import ray
+from ray.exceptions import GetTimeoutError, RayActorError
 
 from actors.columnar.jit import is_interpreted
 from actors.emulation import Emulation
@@ -19,6 +23,8 @@ from shuffler.routing.network import NetworkTopology
 from shuffler.rows.events import EventFormat
 
 _CLOCK_READINGS = 3
+#: A process that does not say anything for this long is taken for lost.
+_ANSWER_S = 20.0
 
 
 class NetworkProcesses:
@@ -39,6 +45,8 @@ class NetworkProcesses:
         self._node_of = {host.name: host.node for host in topology.hosts}
         self._with_sinks = [host.name for host in topology.hosts if sinks & set(host.vertices)]
         self.actors: dict[str, Any] = {}
+        #: Calls that return when a process is ready.
+        self._begun: list[Any] = []
 
     @property
     def sources(self) -> dict[str, Any]:
@@ -57,8 +65,10 @@ class NetworkProcesses:
         return [self.actors[name] for name in self._with_sinks]
 
     def start(self, attempt: int, manifest: Manifest | None) -> None:
-        """Starts everything, hosts with what they held at the checkpoint; senders need the handles of receivers, so
-        higher levels come first and sources last."""
+        """Starts everything, or begins anew with what lives; hosts have what they held at the checkpoint. Senders need
+        the handles of receivers, so higher levels come first and sources last."""
+        self._drop_lost()
+        self._begun = []
         store, available = self._options.checkpoints, ray.cluster_resources()  # type: ignore[no-untyped-call]
         for host in sorted(self._topology.hosts, key=lambda one: -one.level):
             state = None if manifest is None or store is None else store.read_state(manifest, host.name)
@@ -66,10 +76,21 @@ class NetworkProcesses:
         for node, name in self._topology.sources.items():
             if self._topology.outgoing(name):
                 self._add(SourceActor, name, node, attempt, available, None)
-        ray.get([one.idle.remote() for one in self.actors.values()])
+        ray.get(self._begun)
+        ray.get([one.greet.remote() for one in self.actors.values()])
         self._set_clocks()
 
-    def stop(self) -> None:
+    def _drop_lost(self) -> None:
+        """Forgets the processes that are gone, or do not answer."""
+        asked = {name: actor.pid.remote() for name, actor in self.actors.items()}
+        for name, call in asked.items():
+            try:
+                ray.get(call, timeout=_ANSWER_S)
+            except (RayActorError, GetTimeoutError):
+                ray.kill(self.actors.pop(name), no_restart=True)
+
+    def close(self) -> None:
+        """Ends all processes."""
         for one in self.actors.values():
             ray.kill(one, no_restart=True)
         self.actors = {}
@@ -95,9 +116,13 @@ class NetworkProcesses:
             store=options.checkpoints,
             state=state,
         )
+        if name in self.actors:
+            self._begun.append(self.actors[name].reset.remote(setup))
+            return
         place = f"net-{node}"
         pinned = {"resources": {place: 0.001}} if place in available else {}
         self.actors[name] = as_actor(kind).options(num_cpus=0, **pinned).remote(setup)
+        self._begun.append(self.actors[name].idle.remote())
 
     def _set_clocks(self) -> None:
         """Hosts with sinks, whose times are compared with this process's, go by its clock."""

@@ -7,6 +7,7 @@ If any process is lost, all begin anew from the last complete checkpoint, so tha
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -20,6 +21,7 @@ from ray.exceptions import RayActorError, RayTaskError
 
 from actors.group import Limits
 from actors.latency import LatencyHistogram, LatencySummary
+from cluster.checkpoint.recovery import failures_told_once
 from cluster.checkpoint.store import CheckpointStore, Manifest
 from cluster.network.blocks import OriginBlock, OriginBlocks
 from cluster.network.heartbeats import Heartbeats
@@ -123,24 +125,17 @@ class RayNetwork:
         """Reads the trace to its end; a lost process is replaced if there are checkpoints. `progress(events)` is called
         after every block."""
         started, recoveries, failures, reached = time.perf_counter(), 0, 0, 0
-        while True:
-            manifest = self._last()
-            number = 0 if manifest is None else manifest.number
-            failures, reached = (failures, reached) if number <= reached else (0, number)
-            try:
-                attempt = self._attempt(manifest, watcher, progress)
-                break
-            except (RayActorError, PeerFailed, RayTaskError) as err:
-                self._processes.stop()
-                cause = err.cause if isinstance(err, RayTaskError) else err
-                lost = isinstance(cause, RayActorError | PeerFailed)
-                if not lost and isinstance(cause, DecoPaError):
-                    raise cause from None
-                recoveries, failures = recoveries + 1, failures + 1
-                if self._options.checkpoints is None or failures > self._options.retries:
-                    raise DeployError(f"a process of the network died: {str(err).splitlines()[0]}") from err
-            finally:
-                self._processes.stop()
+        with failures_told_once(), contextlib.closing(self._processes):
+            while True:
+                manifest = self._last()
+                number = 0 if manifest is None else manifest.number
+                failures, reached = (failures, reached) if number <= reached else (0, number)
+                try:
+                    attempt = self._attempt(manifest, watcher, progress)
+                    break
+                except (RayActorError, PeerFailed, RayTaskError) as err:
+                    self._check_lost(err, failures)
+                    recoveries, failures = recoveries + 1, failures + 1
         tables = [in_order([one.tables[part] for one in self._done]) for part in range(len(self._plan.queries))]
         at: Counter[str] = Counter()
         for one in self._done:
@@ -148,6 +143,14 @@ class RayNetwork:
         central_rows = sum(one.central_rows for one in self._done)
         seconds = time.perf_counter() - started
         return NetworkRayRun(tables, dict(at), attempt, central_rows, seconds, recoveries)
+
+    def _check_lost(self, err: Exception, failures: int) -> None:
+        """Raises what ends the run: a failure that is no loss of a process, or one loss too many."""
+        cause = err.cause if isinstance(err, RayTaskError) else err
+        if isinstance(cause, DecoPaError) and not isinstance(cause, PeerFailed):
+            raise cause from None
+        if self._options.checkpoints is None or failures >= self._options.retries:
+            raise DeployError(f"a process of the network died: {str(err).splitlines()[0]}") from err
 
     def _attempt(self, manifest: Manifest | None, watcher: Watcher | None, progress: Callable[[int], None]) -> Attempt:
         store = self._options.checkpoints
@@ -223,6 +226,7 @@ class RayNetwork:
             buckets=self._buckets,
             heartbeats=Heartbeats(self._plan.nodes, options.idle_after_us, self._tell),
             replay=options.replay,
+            together_s=options.together_s,
         )
 
     def _merged(self, parts: list[dict[int, pa.Table]]) -> _Found:

@@ -126,7 +126,7 @@ def network_stats(args: argparse.Namespace) -> None:
         ", ".join(f"{name} {rate:,.4g} at {len(network.producers(name))}" for name, rate in totals.items()),
     )
     for (one, other), share in measured.partners.items():
-        tell("partners", f"{100 * share:.3g} % of {one} have a {other}")
+        tell("partners", f"{100 * share:.3g} % of {one} events have a partner of type {other}")
     if args.out is not None:
         tell("output", str(args.out))
 
@@ -222,7 +222,8 @@ def network_run(args: argparse.Namespace) -> None:
     if args.quiet:
         return
     total = run.traffic.total
-    tell("matches", f"{run.matches.num_rows:,} at {len(run.matches_at)} sinks")
+    sinks = len(run.matches_at)
+    tell("matches", f"{run.matches.num_rows:,} at {sinks} {'node' if sinks == 1 else 'nodes'}")
     tell("events", f"{run.events:,} in {run.seconds:.2f} s")
     tell("crossed", f"{total.rows:,} rows ({100 * run.ratio:.3g} % of centralized), {total.bytes:,} bytes, "
          f"{total.messages:,} messages")  # fmt: skip

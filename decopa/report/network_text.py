@@ -27,9 +27,7 @@ def explain_network(plan: NetworkPlan, price: PlanPrice | None = None, *, centra
         shown = sorted(price.transfers, key=lambda one: -one.rows)
         for one in shown[:_SHOWN_EDGES]:
             transfer = one.transfer
-            what = transfer.event_type or plan.vertex(transfer.vertices[0]).sub_query.text(
-                plan.queries[plan.vertex(transfer.vertices[0]).part]
-            )
+            what = transfer.event_type or plan.describe(plan.vertex(transfer.vertices[0]))
             lines.append(f"  {one.rows:>12,.4g}  {transfer.source} -> {transfer.target}  {what}")
         if len(shown) > _SHOWN_EDGES:
             rest = sum(one.rows for one in shown[_SHOWN_EDGES:])
@@ -45,7 +43,7 @@ def edge_table(edges: Sequence[EdgeReport], limit: int = _SHOWN_EDGES) -> str:
         error = "" if edge.error is None else f"{100 * edge.error:+.1f} %"
         lines.append(
             f"{edge.measured.rows:>10,} {edge.expected_rows:>10,.0f} {error:>7} {edge.measured.bytes:>12,} "
-            f"{edge.measured.messages:>9,}  {edge.source} -> {edge.target}  {edge.stream}"
+            f"{edge.measured.messages:>9,}  {edge.source} -> {edge.target}  {edge.what}"
         )
     if len(edges) > limit:
         rest = sum(edge.measured.rows for edge in edges[limit:])
@@ -71,14 +69,10 @@ def node_table(nodes: Sequence[NodeReport], limit: int = _SHOWN_EDGES) -> str:
 
 
 def _by_projection(plan: NetworkPlan, part: int) -> dict[tuple[str, str | None], list[Vertex]]:
-    query = plan.queries[part]
     found: dict[tuple[str, str | None], list[Vertex]] = {}
     vertices = [vertex for vertex in plan.ordered if vertex.part == part and vertex.inputs]
     for vertex in sorted(vertices, key=lambda one: (len(one.sub_query.aliases), plan.level[one.name])):
-        text = vertex.sub_query.text(query)
-        if vertex.forwards is not None:
-            text = f"{query.position(vertex.forwards).type} with {text}"
-        found.setdefault((text, vertex.forwards), []).append(vertex)
+        found.setdefault((plan.describe(vertex), vertex.forwards), []).append(vertex)
     return found
 
 

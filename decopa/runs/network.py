@@ -36,9 +36,10 @@ _NUMBER_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class EdgeReport:
-    """One stream from one node to another: what was expected of it in this run, and what it was."""
+    """One stream from one node to another: what it carries, what was expected of it in this run, and what it was."""
 
     stream: str
+    what: str
     source: str
     target: str
     expected_rows: float
@@ -231,13 +232,15 @@ def _edges(
 def expected_rows(
     plan: NetworkPlan, rates: Sequence[ProjectionRates], span_us: int
 ) -> dict[tuple[str, str, str], float]:
-    """Rows of each edge over a time, by stream, source and target."""
+    """Rows of each edge over a time, by stream, source and target. Queries that share a projection are planned as if
+    its matches travelled once; they are evaluated for each of them, so both edges carry them."""
     windows = span_us / rates[0].network.window_us
     topology = NetworkTopology(plan)
     found = {}
     for one in price(plan, rates).transfers:
-        stream = topology.stream_of(plan.vertex(one.transfer.vertices[0]))
-        found[stream, one.transfer.source, one.transfer.target] = one.rows * windows
+        for vertex in one.transfer.vertices:
+            stream = topology.stream_of(plan.vertex(vertex))
+            found[stream, one.transfer.source, one.transfer.target] = one.rows * windows
     return found
 
 
@@ -251,13 +254,15 @@ def edge_reports(
         source = topology.streams[stream].node
         if source == node:
             continue
-        if topology.streams[stream].event_type is not None:
-            layout = codecs.carrier(stream, node).layout
+        event_type = topology.streams[stream].event_type
+        if event_type is not None:
+            what, layout = event_type, codecs.carrier(stream, node).layout
         else:
-            layout = _layout(codecs, topology.plan.vertex(stream))
+            vertex = topology.plan.vertex(stream)
+            what, layout = topology.plan.describe(vertex), _layout(codecs, vertex)
         edge = (stream, source, node)
         measured = traffic.edges.get(edge, EdgeTraffic())
-        found.append(EdgeReport(*edge, expected.get(edge, 0.0), row_bytes(layout), measured))
+        found.append(EdgeReport(stream, what, source, node, expected.get(edge, 0.0), row_bytes(layout), measured))
     return tuple(sorted(found, key=lambda one: (-one.measured.rows, one.stream, one.target)))
 
 

@@ -64,7 +64,7 @@ class EmulatedLinks:
         self._send, self._clock, self._sleep = send, clock, sleep
         self._failure: Exception | None = None
         self._schedules = {target: LinkSchedule(speed) for target, speed in speeds.items() if speed.is_emulated}
-        self._queues: dict[str, queue.Queue[tuple[float, Message]]] = {
+        self._queues: dict[str, queue.Queue[tuple[float, Message] | None]] = {
             target: queue.Queue(_WAITING) for target in self._schedules
         }
         for target in self._queues:
@@ -85,10 +85,16 @@ class EmulatedLinks:
             waiting.join()
         self._raise_failure()
 
+    def stop(self) -> None:
+        """Ends the threads; what is still on its way is dropped."""
+        self._failure = self._failure or RuntimeError("the links have been stopped")
+        for waiting in self._queues.values():
+            waiting.put(None)
+
     def _carry(self, target: str) -> None:
         waiting = self._queues[target]
-        while True:
-            arrival_s, message = waiting.get()
+        while (taken := waiting.get()) is not None:
+            arrival_s, message = taken
             try:
                 if self._failure is None:
                     while (left_s := arrival_s - self._clock()) > 0:

@@ -29,12 +29,12 @@ def segment(shared: Path, name: str) -> pa.Table:
 
 def planned_run(events: pa.Table, strategy: str, text: str = TASKS) -> tuple[PlannedNetwork, NetworkRun]:
     query = decopa.parse(text)
-    measured, _ = measured_network([query], open_trace(events, COLUMNS), "machine_id", buckets=NODES)
+    measured, _ = measured_network([query], open_trace(events, columns=COLUMNS), "machine_id", buckets=NODES)
     options = NetworkOptions(
         strategy, model=ENGINE, implied=True, reducers=strategy == "search", partners=measured.partners
     )
     planned = plan_network([query], measured.network, list(measured.statistics), options)
-    source = open_trace(events, COLUMNS)
+    source = open_trace(events, columns=COLUMNS)
     return planned, run_network([query], planned.plan, source, Origins("machine_id", NODES), rates=planned.rates)
 
 

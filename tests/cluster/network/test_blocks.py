@@ -15,7 +15,9 @@ NODES = ("n0", "n1")
 
 
 def blocks_of(table: pa.Table, rows: int, skip: int = 0, replay: Replay | None = None) -> list[OriginBlock]:
-    found = OriginBlocks(open_trace(table), "home", NODES, attributes=["x"], block_rows=rows, replay=replay)
+    found = OriginBlocks(
+        open_trace(table), "home", NODES, attributes=["x"], block_rows=rows, replay=replay, together_s=0.02
+    )
     return list(found.after(skip))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from cluster.network.heartbeats import Heartbeats
 
 SECOND = 1_000_000
@@ -40,3 +42,9 @@ def test_a_node_without_any_event_is_silent_since_the_trace_began() -> None:
     assert heartbeats.after(SECOND, 5 * SECOND, {"n0": 5 * SECOND})["n1"] == SECOND
     assert heartbeats.after(SECOND, 6 * SECOND, {"n0": 6 * SECOND})["n1"] == 6 * SECOND
     assert len(told) == 1
+
+
+def test_long_batches_are_cut_so_that_silence_shows_in_time() -> None:
+    ts = np.array([0, 1, 2, 5, 6, 11], dtype=np.int64)
+    assert list(Heartbeats(["n0"]).pieces(ts)) == [(0, 6)]
+    assert list(Heartbeats(["n0"], 6).pieces(ts)) == [(0, 3), (3, 4), (4, 5), (5, 6)]

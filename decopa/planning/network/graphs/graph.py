@@ -134,6 +134,12 @@ class NetworkPlan:
         (alias,) = vertex.sub_query.aliases
         return self.queries[vertex.part].position(alias).type
 
+    def describe(self, vertex: Vertex) -> str:
+        """What a vertex sends, for people: `SEQ(A,B)`, or `B with SEQ(A,B)` of a reducer."""
+        query = self.queries[vertex.part]
+        text = vertex.sub_query.text(query)
+        return text if vertex.forwards is None else f"{query.position(vertex.forwards).type} with {text}"
+
     @cached_property
     def level(self) -> dict[str, int]:
         """The longest way from the sources to each vertex, in edges."""
