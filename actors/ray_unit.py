@@ -181,6 +181,10 @@ class NegationUnit(UnitShell):
     """NOT."""
 
 
+class NextUnit(UnitShell):
+    """NEXT."""
+
+
 class SharedUnit(UnitShell):
     """Several operators on one processing unit."""
 
@@ -190,6 +194,7 @@ UNIT_CLASSES: dict[Rule | None, type[UnitShell]] = {
     Rule.KLEENE_UNARY: KleeneUnit,
     Rule.KLEENE_BINARY: KleeneUnit,
     Rule.NEGATION: NegationUnit,
+    Rule.NEXT: NextUnit,
     None: SharedUnit,
 }
 

@@ -40,7 +40,7 @@ class Pipeline:
         self._plan, self._limits = plan, limits
         code_of, routing = source.strings.pin, RoutingTable(plan)
         self.taker = taker_of(outlet, plan, bound, source.format, source.strings, limits, str(part))
-        self._feeder = LeafFeeder(plan, bound, code_of, routing=routing)
+        self._feeder = LeafFeeder(plan, bound, source.strings, routing=routing)
         self._hosting = partial(UnitGroup, plan, bound, code_of, routing=routing)
         self._groups = [
             self._hosting(

@@ -68,7 +68,7 @@ class ShufflerNode:
             LeafFeeder(
                 topology.plan.parts[part],
                 bounds[part],
-                self._converter.strings.pin,
+                self._converter.strings,
                 routing=topology.routing[part],
                 number=number,
             )

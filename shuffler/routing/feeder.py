@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from decopa.errors import CheckpointError
 from decopa.planning.plan import QueryPlan
@@ -12,6 +12,7 @@ from shuffler.routing.slices import Slices
 from shuffler.routing.table import Delivery, RoutingTable, Sender, SenderState
 from shuffler.rows.batch import Batch
 from shuffler.rows.events import EventBatch
+from shuffler.rows.strings import StringPool
 
 #: The senders of a feeder: for each copy of the plan, by leaf.
 FeederState = tuple[Mapping[str, SenderState], ...]
@@ -27,13 +28,13 @@ class LeafFeeder:
         self,
         plan: QueryPlan,
         bound: BoundQuery,
-        code_of: Callable[[str], int],
+        strings: StringPool,
         *,
         routing: RoutingTable,
         number: int = 0,
     ) -> None:
         self._slices = Slices(plan)
-        self._splitter = LeafSplitter(bound, plan, code_of)
+        self._splitter = LeafSplitter(bound, plan, strings)
         self._root = plan.root.name
         self._senders = [
             {leaf.name: Sender(routing.senders(leaf)[number], routing.edges_from(leaf)) for leaf in plan.leaves}

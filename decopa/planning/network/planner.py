@@ -18,7 +18,7 @@ from decopa.errors import PlanError, did_you_mean
 from decopa.planning.network.graphs.graph import OUTSIDE, NetworkPlan
 from decopa.planning.network.graphs.load import cheapest_sustained
 from decopa.planning.network.graphs.price import PlanPrice, price
-from decopa.planning.network.graphs.validate import check_network_plan
+from decopa.planning.network.graphs.validate import check_network_plan, check_network_query
 from decopa.planning.network.planners.baselines import gathered
 from decopa.planning.network.planners.search import CoverSearch, Effort
 from decopa.planning.network.planners.workload import WorkloadEffort, WorkloadPlan, jointly, one_by_one, planner_for
@@ -78,6 +78,8 @@ def plan_network(
     options = options or NetworkOptions()
     known = [statistics] * len(queries) if isinstance(statistics, Statistics) else list(statistics)
     branches = [(branch, known[place]) for place, query in enumerate(queries) for branch in query.branches]
+    for branch, _ in branches:
+        check_network_query(branch)
     used = _with_outside(network) if options.strategy == "central" else network
     rates = tuple(
         ProjectionRates(branch, used, one, options.model, implied=options.implied, partners=options.partners)

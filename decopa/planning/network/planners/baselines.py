@@ -5,7 +5,7 @@ from __future__ import annotations
 from decopa.planning.network.problem.combination import bits
 from decopa.planning.network.problem.instance import Instance
 from decopa.planning.network.problem.subplan import NONE, Flows, SubPlan, Workspace, single
-from decopa.query.pattern import EventRef, Kleene, Not, Pattern, leaves
+from decopa.query.pattern import EventRef, Kleene, Not, Pattern, children_of, leaves
 
 
 def gathered(instance: Instance, workspace: Workspace, node: int) -> SubPlan:
@@ -59,7 +59,7 @@ def _placed(pattern: Pattern, instance: Instance, workspace: Workspace, paid: Fl
     if isinstance(pattern, EventRef | Kleene):
         return [workspace.leaf(instance, mask)]
     children: list[list[SubPlan]] = []
-    for child in pattern.children if not isinstance(pattern, Not) else (pattern.child,):
+    for child in children_of(pattern):
         below = mask_of(child)
         if below == mask and not isinstance(child, Not):  # an operator of a single child is that child (4.2)
             return _placed(child, instance, workspace, paid, greedy=greedy)
