@@ -23,6 +23,7 @@ class Rule(Enum):
     KLEENE_UNARY = "kleene-unary"
     KLEENE_BINARY = "kleene-binary"
     NEGATION = "negation"
+    VIEW = "view"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class Roles:
     @property
     def may_deal(self) -> tuple[int, ...]:
         """The sides that units may share (Def. 5): either of a join, otherwise `main` only."""
-        if self.rule is Rule.LEAF:
+        if self.rule in (Rule.LEAF, Rule.VIEW):
             return ()
         return (0, 1) if self.rule is Rule.JOIN else (self.main,)
 

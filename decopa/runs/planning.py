@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from costmodel.formulas import RateModel
 from costmodel.statistics import Statistics
@@ -11,7 +11,9 @@ from decopa.errors import PlanError, StatisticsError
 from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan, QueryPlan
 from decopa.planning.planner import MORE_UNITS, plan_workload
+from decopa.planning.price import plan_units
 from decopa.planning.spread import spread_units
+from decopa.planning.workload.packing import packed
 from decopa.query.query import Query
 from decopa.runs.spec import Planning
 
@@ -63,28 +65,38 @@ def choose_plan(
         model=model,
         processors=processors,
     )
-    made = iter(planned.plan.parts)
-    parts: list[QueryPlan] = []
-    for query in queries:
-        for branch in query.branches:
-            parts.append(next(made) if query in known else spread_units(left_deep(branch), 1))
+    plan = planned.plan
+    if len(informed) < len(queries):
+        made = iter(plan.parts)
+        parts: list[QueryPlan] = []
+        for query in queries:
+            for branch in query.branches:
+                parts.append(next(made) if query in known else spread_units(left_deep(branch), 1))
+        plan = within_units(Plan(tuple(parts)), units) if not plan.hosts else packed(Plan(tuple(parts)), units)
     told = planned.notices
     if planning.units is None:  # one unit is what somebody who asks for none expects
         told = tuple(line for line in told if not line.endswith(MORE_UNITS))
-    return PlanChoice(Plan(tuple(parts)), strategy, told, planned.candidates if len(queries) == 1 else ())
+    return PlanChoice(plan, strategy, told, planned.candidates if len(queries) == 1 else ())
 
 
 def left_deep_plan(queries: Sequence[Query], units: int = 1) -> Plan:
     """A plan that needs no statistics: left-deep in query order, the units dealt out evenly among queries."""
     if units < 1:
         raise PlanError(f"a plan needs at least one unit, got {units}")
-    branches = [branch for query in queries for branch in query.branches]
-    return Plan(tuple(map(spread_units, map(left_deep, branches), _even_shares(units, len(branches)))))
+    return spread_plan(Plan(tuple(left_deep(branch) for query in queries for branch in query.branches)), units)
 
 
 def spread_plan(plan: Plan, units: int) -> Plan:
-    """The same operators on another number of units, dealt out evenly among the parts."""
-    return Plan(tuple(map(spread_units, plan.parts, _even_shares(units, len(plan.parts)))))
+    """The same operators on another number of units, dealt out evenly among the parts; parts share units if there are
+    more of them than units."""
+    if plan.hosts or len(plan.parts) > units:
+        return packed(plan, units)
+    return replace(plan, parts=tuple(map(spread_units, plan.parts, _even_shares(units, len(plan.parts)))))
+
+
+def within_units(plan: Plan, units: int) -> Plan:
+    """The plan, if it takes no more than the units; else its operators packed on them."""
+    return plan if plan_units(plan) <= units else packed(plan, units)
 
 
 def _even_shares(units: int, parts: int) -> list[int]:
@@ -96,7 +108,7 @@ def _even_shares(units: int, parts: int) -> list[int]:
 def fitting_plan(plan: Plan, queries: Sequence[Query]) -> Plan:
     """The plan, if it is one for these queries."""
     wanted = [branch for query in queries for branch in query.branches]
-    planned = [part.query for part in plan.parts]
+    planned = list(plan.queries)
     if planned != wanted:
         odd = next((q for q in planned if q not in wanted), planned[-1] if planned else None)
         named = f" (it has {odd.pattern} WITHIN {odd.window_us} us)" if odd is not None else ""

@@ -93,7 +93,8 @@ def attributes_of(bound: BoundQuery, alias: str) -> frozenset[str]:
     read = [attr for predicate in bound.filters.get(alias, ()) for attr in attributes(predicate)]
     read += [attr for one in derived for expression in one.inputs for attr in attributes(expression)]
     read += [attr for condition in bound.conditions for attr in attributes(condition.predicate)]
-    read += [attr for pair in bound.self_pairs.get(alias, ()) for attr in attributes(pair)]
+    # Conditions between two members of a KL group call them by names of their own.
+    read += [Attr(alias, attr.name) for pair in bound.self_pairs.get(alias, ()) for attr in attributes(pair)]
     read += list(bound.query.returns)
     names = {attr.name for attr in read if attr.alias == alias and attr.name not in made}
     if bound.schema.attributes["id"].kind is Kind.STRING:

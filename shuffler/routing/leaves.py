@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from decopa.planning.plan import PlanOperator, QueryPlan
-from decopa.query.binding import BoundQuery
+from decopa.query.binding import BoundQuery, Derived
+from decopa.query.predicate import Predicate, renamed
 from decopa.query.vector import ColumnEvaluator
-from shuffler.rows.batch import Array, Batch, Indices
+from shuffler.routing.type_index import Rows, TypeIndex
+from shuffler.rows.batch import Array, Batch
 from shuffler.rows.events import EventBatch
-from shuffler.rows.layout import Layout, layout_of
+from shuffler.rows.layout import layout_of
+
+#: What every alias is called where leaves of different queries are compared.
+_ANY = "_"
+
+
+@dataclass(frozen=True)
+class _Leaf:
+    """A leaf and its work; keys are equal where leaves of other queries do the same."""
+
+    operator: PlanOperator
+    alias: str
+    event_type: str
+    filters: tuple[Predicate, ...]
+    filters_key: Hashable
+    #: Name of the column -> name of the attribute, or the column to derive with its key.
+    columns: dict[str, str | tuple[Derived, Hashable]]
 
 
 class LeafSplitter:
@@ -19,87 +38,68 @@ class LeafSplitter:
 
     def __init__(self, bound: BoundQuery, plan: QueryPlan, code_of: Callable[[str], int]) -> None:
         self._bound, self._code_of = bound, code_of
-        self._leaves = [(leaf, layout_of(bound, leaf.sub_query)) for leaf in plan.leaves]
+        self._leaves = [self._leaf(leaf) for leaf in plan.leaves]
 
-    def split(self, events: EventBatch, mine: Array | None = None) -> Iterator[tuple[PlanOperator, Batch]]:
-        """The batch of each leaf, in plan order; leaves without events are left out. `mine` flags events to look at."""
-        by_type: dict[str, _Rows] = {}
-        for leaf, layout in self._leaves:
-            (alias,) = leaf.sub_query.aliases
-            event_type = self._bound.query.position(alias).type
-            if event_type not in by_type:
-                by_type[event_type] = _Rows.of_type(events, event_type, mine)
-            batch = self._batch(alias, layout, by_type[event_type])
-            if batch.length:
-                yield leaf, batch
+    @property
+    def event_types(self) -> frozenset[str]:
+        """The types that some leaf takes."""
+        return frozenset(leaf.event_type for leaf in self._leaves)
+
+    def split(self, events: EventBatch | TypeIndex, mine: Array | None = None) -> Iterator[tuple[PlanOperator, Batch]]:
+        """The batch of each leaf, in plan order; leaves without events are left out. `mine` flags events to look at.
+
+        An index is worth making where several plans look at the same events: equal leaves are then built once.
+        """
+        index = events if isinstance(events, TypeIndex) else TypeIndex(events)
+        for leaf in self._leaves:
+            rows = self._passing(leaf, index.rows(leaf.event_type, mine))
+            if len(rows):
+                columns = {name: self._column(what, rows) for name, what in leaf.columns.items()}
+                yield leaf.operator, Batch(len(rows), columns, {})
 
     def passing(self, events: EventBatch, mine: Array | None = None) -> Array:
         """Flags the events that some leaf takes."""
-        flags = np.zeros(len(events), dtype=bool)
-        for leaf, _ in self._leaves:
-            (alias,) = leaf.sub_query.aliases
-            rows = _Rows.of_type(events, self._bound.query.position(alias).type, mine)
-            flags[self._passing(alias, rows).places] = True
+        flags, index = np.zeros(len(events), dtype=bool), TypeIndex(events)
+        for leaf in self._leaves:
+            flags[self._passing(leaf, index.rows(leaf.event_type, mine)).places] = True
         return flags
 
-    def _passing(self, alias: str, rows: _Rows) -> _Rows:
-        """The rows that fulfil the conditions on this position alone."""
+    def _leaf(self, operator: PlanOperator) -> _Leaf:
+        (alias,) = operator.sub_query.aliases
         filters = self._bound.filters.get(alias, ())
-        if filters and len(rows.places):
+        derived = {one.name: one for one in self._bound.derived.get(alias, ())}
+        columns: dict[str, str | tuple[Derived, Hashable]] = {}
+        for name in layout_of(self._bound, operator.sub_query).columns:
+            attribute = "ts" if name == "min_ts" else name.partition(".")[2]
+            if attribute in derived:
+                one = derived[attribute]
+                key = "derived", *(str(renamed(part, {alias: _ANY})) for part in one.inputs), one.axis, one.column
+                columns[name] = one, key
+            else:
+                columns[name] = attribute
+        named = tuple(str(renamed(one, {alias: _ANY})) for one in filters)
+        return _Leaf(operator, alias, self._bound.query.position(alias).type, filters, named, columns)
+
+    def _passing(self, leaf: _Leaf, rows: Rows) -> Rows:
+        """The rows that fulfil the conditions on this position alone."""
+        if not leaf.filters or not len(rows):
+            return rows
+
+        def mask() -> Array:
             evaluator = self._evaluator(rows)
-            mask = np.logical_and.reduce([evaluator.mask(predicate) for predicate in filters])
-            if not mask.all():
-                return rows.where(mask)
-        return rows
+            return np.asarray(np.logical_and.reduce([evaluator.mask(predicate) for predicate in leaf.filters]))
 
-    def _batch(self, alias: str, layout: Layout, rows: _Rows) -> Batch:
-        rows = self._passing(alias, rows)
-        columns = {name: self._column(alias, name, rows) for name in layout.columns}
-        return Batch(len(rows.places), columns, {})
+        return rows.where(leaf.filters_key, mask)
 
-    def _column(self, alias: str, name: str, rows: _Rows) -> Array:
-        if name == "min_ts":
-            return rows.read("ts")
-        attribute = name.partition(".")[2]
-        if attribute == "id":
+    def _column(self, what: str | tuple[Derived, Hashable], rows: Rows) -> Array:
+        if isinstance(what, tuple):
+            derived, key = what
+            return rows.column(key, lambda: self._evaluator(rows).derive(derived))
+        if what == "id":
             return rows.identities()
-        if attribute == "ordinal":
+        if what == "ordinal":
             return rows.ordinals()
-        for derived in self._bound.derived.get(alias, ()):
-            if derived.name == attribute:
-                return self._evaluator(rows).derive(derived)
-        return rows.read("id" if attribute == "id text" else attribute)
+        return rows.read("id" if what == "id text" else what)
 
-    def _evaluator(self, rows: _Rows) -> ColumnEvaluator:
-        return ColumnEvaluator(len(rows.places), rows.read, self._bound.column, self._code_of)
-
-
-class _Rows:
-    """Some rows of a batch of events; a column is gathered when it is first read."""
-
-    def __init__(self, events: EventBatch, places: Indices) -> None:
-        self.events, self.places = events, places
-        self._gathered: dict[str, Array] = {}
-
-    @classmethod
-    def of_type(cls, events: EventBatch, event_type: str, mine: Array | None) -> _Rows:
-        if event_type not in events.type_names:
-            return cls(events, np.empty(0, dtype=np.int64))
-        wanted = events.type_codes == events.type_names.index(event_type)
-        return cls(events, np.flatnonzero(wanted if mine is None else wanted & mine))
-
-    def where(self, mask: Array) -> _Rows:
-        return _Rows(self.events, self.places[mask])
-
-    def read(self, attribute: str) -> Array:
-        if attribute not in self._gathered:
-            column = self.events.ts if attribute == "ts" else self.events.columns[attribute]
-            self._gathered[attribute] = column.take(self.places)
-        return self._gathered[attribute]
-
-    def identities(self) -> Array:
-        return self.events.ids.take(self.places)
-
-    def ordinals(self) -> Array:
-        given = self.events.ordinals
-        return self.places + self.events.first_ordinal if given is None else given.take(self.places)
+    def _evaluator(self, rows: Rows) -> ColumnEvaluator:
+        return ColumnEvaluator(len(rows), rows.read, self._bound.column, self._code_of)
