@@ -74,7 +74,8 @@ class SeenRows:
 
         def remember(reader: ViewReader, plan: Plan, part: Any, operator: Any, *others: Any) -> None:
             made(reader, plan, part, operator, *others)
-            reader.seen = self.rows.setdefault((plan.keys[plan.parts.index(part)], operator.name), [])  # type: ignore
+            key = next(key for key, one in zip(plan.keys, plan.parts, strict=True) if one is part)
+            reader.seen = self.rows.setdefault((key, operator.name), [])  # type: ignore
             reader.aliases = sorted(operator.sub_query.aliases)  # type: ignore
 
         def look(reader: Any, batch: Any) -> Any:
