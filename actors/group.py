@@ -84,7 +84,8 @@ class UnitGroup:
     root is delivered first, which keeps queues short and batches in the processor's cache; messages for the side of a
     join that ends its matches wait for those of the other side. With `interleaving` the next channel is drawn at
     random instead. With `counting` the root hands over how many matches it finds instead of the matches. `on_progress`
-    is called after every chunk of matches and every message. `taps` hear of what operators put out, by name.
+    is called after every chunk of matches and every message. `taps` hear of what operators put out, by
+    name. `gathering` is explained at `OperatorSpec`.
     """
 
     def __init__(
@@ -102,6 +103,7 @@ class UnitGroup:
         counting: bool = False,
         on_progress: Callable[[], None] = lambda: None,
         taps: Mapping[str, Tap] | None = None,
+        gathering: bool = False,
     ) -> None:
         self._taps = taps or {}
         self._plan, self._bound, self._limits = plan, bound, limits
@@ -122,7 +124,7 @@ class UnitGroup:
             if operator.inputs and numbers:
                 # Copies of a sliced plan have to look at matches to tell which are theirs.
                 counted = counting and operator == plan.root and plan.slices == 1
-                spec = OperatorSpec(bound, plan, operator, code_of, counting=counted)
+                spec = OperatorSpec(bound, plan, operator, code_of, counting=counted, gathering=gathering)
                 self._add_units(operator, numbers, spec, routing)
         # Nearest to the root first; plan order among equals.
         self._by_depth = sorted(self._inboxes.values(), key=lambda inbox: inbox.depth)

@@ -193,6 +193,7 @@ class PartsHost:
             counting=self._counting(part),
             on_progress=on_progress,
             taps=taps,
+            gathering=len(self._topology.plan.parts) > feeder.FEW_PARTS,
         )
 
     def warm_up(self) -> None:

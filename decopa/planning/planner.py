@@ -9,7 +9,7 @@ from costmodel.capacity import Capacity
 from costmodel.formulas import RateModel
 from costmodel.rates import QueryRates, model_for
 from costmodel.statistics import Statistics
-from decopa.choices import COST_BASED, Objective, Reading
+from decopa.choices import COST_BASED, WORKLOAD_STRATEGIES, Objective, Reading
 from decopa.errors import PlanError, did_you_mean
 from decopa.planning import baselines
 from decopa.planning.algorithm1 import construct_as_printed
@@ -23,6 +23,7 @@ from decopa.planning.split import SplitSpace
 from decopa.planning.units import to_plan
 from decopa.planning.validate import check_structure
 from decopa.planning.workload.packing import packed
+from decopa.planning.workload.planner import WorkloadPlanning, plan_shared
 from decopa.query.constant import constant_notices
 from decopa.query.query import Query
 
@@ -62,16 +63,19 @@ def plan_workload(
     seed: int = 1,
     objective: Objective | None = None,
     processors: int | None = None,
+    seconds: float | None = None,
 ) -> PlanningResult:
     """Plans every OR-free query; the units are divided so that the slowest of them is as fast as possible.
 
     `statistics` are those of all queries, or one for each. `objective` is the capacity's own by default. `processors`
-    is how many the units of a plan share: 1 in one process; by default each has its own.
+    is how many the units of a plan share: 1 in one process; by default each has its own. `seconds` is how long a
+    search for what queries share may take.
     """
     if objective is not None:
         capacity = replace(capacity, objective=objective)
-    if strategy not in COST_BASED:
-        raise PlanError(f"unknown strategy '{strategy}'{did_you_mean(strategy, COST_BASED)}")
+    known_strategies = (*COST_BASED, *WORKLOAD_STRATEGIES)
+    if strategy not in known_strategies:
+        raise PlanError(f"unknown strategy '{strategy}'{did_you_mean(strategy, known_strategies)}")
     if units < 1:
         raise PlanError(f"a plan needs at least one unit, got {units}")
     notices: list[str] = []
@@ -82,8 +86,10 @@ def plan_workload(
         known |= dict.fromkeys(query.branches, its_statistics)
     branches = [branch for query in queries for branch in query.branches]
     planner = _Planner(known, capacity, strategy, reading, model, seed, notices, processors)
-    shares = planner.divide(branches, units)
-    if shares is None:
+    shares = planner.divide(branches, units) if strategy in COST_BASED else None
+    if strategy in WORKLOAD_STRATEGIES:
+        plan = plan_shared(branches, planner.workload_planning(seconds), units=units, strategy=strategy)
+    elif shares is None:
         plan = planner.packed(branches, units)
     else:
         plan = Plan(tuple(planner.part(branch, share) for branch, share in zip(branches, shares, strict=True)))
@@ -132,6 +138,11 @@ class _Planner:
         plan = Plan(tuple(self._narrow(branch) for branch in branches))
         loads = [self._loads(part) for part in plan.parts]
         return packed(plan, units, lambda part, operator: loads[part][operator.name])
+
+    def workload_planning(self, seconds: float | None) -> WorkloadPlanning:
+        known, capacity = self.statistics, self.capacity
+        alone = _Planner(known, capacity, "decopa", self.reading, self.model, self.seed, [], 1)
+        return WorkloadPlanning(known, capacity, alone._narrow, self.reading, self.model, self.seed, seconds)
 
     def _narrow(self, branch: Query) -> QueryPlan:
         if self.strategy in ("centralized", "rip"):

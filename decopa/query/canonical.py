@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from decopa.query.pattern import EventRef, Kleene, Not, Pattern
 from decopa.query.predicate import Among, Compare, Predicate, aliases_of, renamed
 from decopa.query.query import Query
 
@@ -22,11 +23,7 @@ _MOST_RENAMINGS = 720
 @dataclass(frozen=True)
 class CanonicalForm:
     """What a sub-query demands of the events at its positions, which are numbered: their types, the pairs that must be
-    in order, and the conditions between several of them.
-
-    Two sub-queries with equal forms have the same matches if their windows and their conditions on single events are
-    the same.
-    """
+    in order, and the conditions on them. Two sub-queries with equal forms have the same matches in the same window."""
 
     types: tuple[str, ...]
     order: frozenset[tuple[int, int]]
@@ -62,11 +59,6 @@ def shareable_aliases(query: Query) -> tuple[str, ...]:
     return tuple(p.alias for p in query.positions if not p.scope and not p.kleene)
 
 
-def inner_conditions(query: Query, aliases: Collection[str]) -> list[Predicate]:
-    """The conditions between several of these events and no others."""
-    return [one for one in query.where if len(aliases_of(one)) > 1 and aliases_of(one) <= set(aliases)]
-
-
 def canonical(query: Query, aliases: Collection[str]) -> tuple[CanonicalForm, dict[str, int]]:
     """The form of the sub-query on some shareable positions, and the number that each of them has in it.
 
@@ -74,7 +66,7 @@ def canonical(query: Query, aliases: Collection[str]) -> tuple[CanonicalForm, di
     same, events are interchangeable and any will do.
     """
     order = {(a, b) for a, b in query.order_constraints if a in aliases and b in aliases}
-    conditions = inner_conditions(query, aliases)
+    conditions = _within(query, aliases)
     best: tuple[list[tuple[int, int]], list[str]] | None = None
     numbering: dict[str, int] = {}
     for one in _numberings(query, aliases):
@@ -143,6 +135,20 @@ def residue(fragment: Query, covering: Collection[str], query: Query, names: Map
     decided = _texts(_within(fragment, covering), back)
     conditions = tuple(one for one in _within(query, names) if not _texts([one], {}) <= decided)
     return Residue(tuple(lacking), conditions, query.window_us if fragment.window_us > query.window_us else None)
+
+
+def renamed_query(query: Query, names: Mapping[str, str], name: str) -> Query:
+    """The same query about events called otherwise, without RETURN."""
+
+    def change(node: Pattern) -> Pattern:
+        if isinstance(node, EventRef):
+            return replace(node, alias=names[node.alias])
+        if isinstance(node, Kleene | Not):
+            return replace(node, child=change(node.child))  # type: ignore[arg-type]
+        return replace(node, children=tuple(map(change, node.children)))
+
+    where = tuple(renamed(one, names) for one in query.where)
+    return Query(change(query.pattern), where, query.window_us, name)  # type: ignore[arg-type]
 
 
 def _within(query: Query, aliases: Iterable[str]) -> list[Predicate]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from costmodel.formulas import RateModel
 from costmodel.statistics import Statistics
+from decopa.choices import WORKLOAD_STRATEGIES
 from decopa.errors import PlanError, StatisticsError
 from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan, QueryPlan
@@ -14,6 +15,7 @@ from decopa.planning.planner import MORE_UNITS, plan_workload
 from decopa.planning.price import plan_units
 from decopa.planning.spread import spread_units
 from decopa.planning.workload.packing import packed
+from decopa.planning.workload.statistics import part_statistics
 from decopa.query.query import Query
 from decopa.runs.spec import Planning
 
@@ -50,7 +52,10 @@ def choose_plan(
         notices = [line for query, one in zip(queries, statistics) if one is not None for line in one.check_fits(query)]
         return PlanChoice(fitting_plan(planning.plan, queries), GIVEN, tuple(notices))
     known = {query: one for query, one in zip(queries, statistics) if one is not None}
-    strategy = planning.strategy or (DEFAULT_STRATEGY if known else LEFT_DEEP)
+    several = sum(len(query.branches) for query in queries) > 1
+    strategy = planning.strategy or (
+        LEFT_DEEP if not known else WORKLOAD_STRATEGIES[0] if several else DEFAULT_STRATEGY
+    )
     units = planning.units or 1
     if strategy == LEFT_DEEP or not known:
         return PlanChoice(left_deep_plan(queries, units), LEFT_DEEP)
@@ -132,7 +137,8 @@ def check_measurable(planning: Planning) -> None:
         raise StatisticsError("a live stream cannot be measured before it runs; give statistics or a plan")
 
 
-def per_part(queries: Sequence[Query], statistics: Sequence[Statistics | None]) -> list[Statistics | None]:
-    """One for each query -> one for each part of a plan: OR makes several parts of one query."""
+def per_part(plan: Plan, queries: Sequence[Query], statistics: Sequence[Statistics | None]) -> list[Statistics | None]:
+    """One for each query -> one for each part of a plan: OR makes several parts of one query, and queries may share
+    fragments."""
     known = statistics or [None] * len(queries)
-    return [one for query, one in zip(queries, known, strict=True) for _ in query.branches]
+    return part_statistics(plan, [one for query, one in zip(queries, known, strict=True) for _ in query.branches])
