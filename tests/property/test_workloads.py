@@ -13,7 +13,12 @@ from hypothesis import strategies as st
 
 from actors.columnar.jit import interpreted
 from cluster.local import LocalRuntime
+from costmodel.capacity import Capacity
+from costmodel.statistics import Statistics
+from decopa.choices import WORKLOAD_STRATEGIES
 from decopa.planning.plan import Plan
+from decopa.planning.planner import plan_workload
+from decopa.planning.price import plan_units
 from decopa.planning.workload.packing import packed
 from decopa.query.query import Query
 from decopa.runs.result import result_table
@@ -160,3 +165,28 @@ def test_a_workload_survives_crashes(data: st.DataObject) -> None:
         cluster = CrashingCluster(plan, table_of(events, ATTRIBUTES), shufflers=2, chaos=chaos, crashes=2)
         cluster.run(workload)
     assert_each_is_exact(workload, [pa.concat_tables(one) for one in cluster._published], events)
+
+
+@settings(max_examples=examples(20))
+@given(st.data())
+def test_plans_that_share_find_what_each_query_finds_alone(data: st.DataObject) -> None:
+    workload = data.draw(workloads())
+    events = data.draw(workload_streams(workload))
+    rates = Random(data.draw(st.integers(0, 2**16)))
+    known = [
+        Statistics(
+            query.window_us,
+            {name: rates.uniform(1, 50) for name in query.event_types},
+            default_selectivity=rates.uniform(0.01, 1),
+        )
+        for query in workload
+    ]
+    strategy = data.draw(st.sampled_from(WORKLOAD_STRATEGIES))
+    units = data.draw(st.integers(1, 4))
+    plan = plan_workload(workload, known, Capacity(1000, 10_000), units=units, strategy=strategy).plan
+    note(plan.to_json())
+    assert plan.hosts == units and plan_units(plan) <= units
+    assert Plan.from_json(plan.to_json()) == plan
+    with interpreted(), poisoned_memory():
+        tables = local_tables(plan, table_of(events, ATTRIBUTES), 3, None)
+    assert_each_is_exact(workload, tables, events)
