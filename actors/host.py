@@ -20,6 +20,7 @@ from shuffler.routing.table import END_OF_STREAM, NOTHING_YET, Delivery, Edge, S
 from shuffler.routing.topology import Topology
 from shuffler.routing.views import ViewReader
 from shuffler.rows.batch import Batch
+from shuffler.rows.strings import StringPool
 
 #: Rows that may wait in the groups that take them before these are worked on.
 _MOST_WAITING = 1 << 20
@@ -56,7 +57,7 @@ class PartsHost:
         self,
         topology: Topology,
         bounds: Callable[[int], BoundQuery],
-        code_of: Callable[[str], int],
+        strings: StringPool,
         *,
         limits: Limits,
         outside: Outside,
@@ -66,7 +67,7 @@ class PartsHost:
         on_progress: Callable[[], None] = lambda: None,
     ) -> None:
         self._topology, self._outside, self._interleaving = topology, outside, interleaving
-        self._bounds, self._code_of, self._counting = bounds, code_of, counting
+        self._bounds, self._strings, self._counting = bounds, strings, counting
         parts = topology.plan.parts
         everything = {(part, copy): None for part in range(len(parts)) for copy in range(parts[part].slices)}
         self._hosted = dict(everything if hosted is None else hosted)
@@ -121,7 +122,7 @@ class PartsHost:
                     operator,
                     self._bounds(part),
                     self._bounds(source[0]),
-                    self._code_of,
+                    self._strings,
                 )
                 prompt = self._is_prompt(part, edges)
                 view = _TappedView(part, operator.name, reader, senders, prompt=prompt)
@@ -183,7 +184,7 @@ class PartsHost:
         return UnitGroup(
             self._topology.plan.parts[part],
             self._bounds(part),
-            self._code_of,
+            self._strings.pin,
             routing=self._topology.routing[part],
             limits=limits,
             outside=outside,

@@ -75,7 +75,7 @@ class UnitNode:
         def counts(part: int) -> bool:
             return keeps(part) and outlet is not None and outlet.counts_only(plan.parts[part].query)
 
-        hosting = partial(PartsHost, topology, codecs.bound, self._strings.pin, hosted=process.groups, counting=counts)
+        hosting = partial(PartsHost, topology, codecs.bound, self._strings, hosted=process.groups, counting=counts)
         self._host = hosting(limits=limits, outside=self._outside)
         self._host.warm_up()
         writer = topology.units.index(process)

@@ -180,6 +180,10 @@ class NegationUnit(UnitShell):
     """NOT."""
 
 
+class NextUnit(UnitShell):
+    """NEXT."""
+
+
 class SharedUnit(UnitShell):
     """Several operators on one processing unit."""
 
@@ -189,6 +193,7 @@ UNIT_CLASSES: dict[Rule | None, type[UnitShell]] = {
     Rule.KLEENE_UNARY: KleeneUnit,
     Rule.KLEENE_BINARY: KleeneUnit,
     Rule.NEGATION: NegationUnit,
+    Rule.NEXT: NextUnit,
     None: SharedUnit,
 }
 

@@ -11,6 +11,7 @@ from actors.operators.base import LogicState, OperatorLogic, OperatorSpec
 from actors.operators.join import JoinLogic
 from actors.operators.kleene import KleeneBinaryLogic, KleeneUnaryLogic
 from actors.operators.negation import NegationLogic
+from actors.operators.succession import SuccessionLogic
 from decopa.choices import DEFAULT_MAX_GROUPS
 from decopa.errors import CheckpointError, LimitError
 from decopa.planning.roles import Rule
@@ -22,6 +23,7 @@ _LOGIC: dict[Rule, type[OperatorLogic]] = {
     Rule.KLEENE_UNARY: KleeneUnaryLogic,
     Rule.KLEENE_BINARY: KleeneBinaryLogic,
     Rule.NEGATION: NegationLogic,
+    Rule.NEXT: SuccessionLogic,
 }
 
 

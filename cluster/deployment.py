@@ -18,6 +18,7 @@ from actors.outlet import OutletSpec
 from actors.ray_unit import UNIT_CLASSES, Sink, SinkSetup, SinkStatus, StateStore, UnitSetup, UnitStatus
 from cluster.options import RayOptions
 from cluster.placement import Places
+from costmodel.capacity import Capacity
 from decopa.errors import DecoPaError, DeployError
 from decopa.planning.roles import Rule
 from shuffler.exchange.ray_links import PeerFailed
@@ -176,7 +177,7 @@ class Deployment:
 
     def _unit_setup(self, process: UnitProcess) -> UnitSetup:
         options = self._options
-        capacity = options.emulate.get(process.name, options.emulate.get(""))
+        capacity = self._emulated_capacity(process.name)
         return UnitSetup(
             process.name,
             self.title(process),
@@ -194,6 +195,15 @@ class Deployment:
             self._restored.units.get(process.name),
             self._outlet,
         )
+
+    def _emulated_capacity(self, name: str) -> Capacity | None:
+        emulate = self._options.emulate
+        return emulate.get(name, emulate.get(""))
+
+    @property
+    def emulated(self) -> list[str]:
+        """The processes that pretend to have a declared capacity."""
+        return [name for name in self.units if self._emulated_capacity(name) is not None]
 
     def _class_of(self, process: UnitProcess) -> Any:
         rule: Rule | None = None

@@ -132,7 +132,7 @@ class TraceBlocks:
         for rows in stored.places(self._source.format.needed_columns(attributes), most, skip):
             place = Place(self._source.name, first_row)
             if first_ts is None:
-                ts = self.format.columns.ts
+                ts = self.format.columns.clock
                 head = reader.read(replace(rows, rows=1, columns=(ts,), dictionary=None))
                 first_ts = int(timestamps_us(head.column(ts).chunk(0), ts, place, self.format.columns.unit)[0])
             # The last time is not read: it matters where a stream settles, which a stored trace does at its end only.
@@ -142,8 +142,9 @@ class TraceBlocks:
 
 def pack_block(block: Block, form: EventFormat) -> FeedBlock:
     columns, rows = form.columns, block.rows.num_rows
+    clock = columns.clock
     first, last = (
-        int(timestamps_us(block.rows.column(columns.ts).slice(row, 1), columns.ts, block.place, columns.unit)[0])
+        int(timestamps_us(block.rows.column(clock).slice(row, 1), clock, block.place, columns.unit)[0])
         for row in (0, rows - 1)
     )
     return FeedBlock(_stream_of(block.rows), rows, block.place, first, last, block.position)

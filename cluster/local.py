@@ -63,15 +63,15 @@ class LocalRuntime:
         check_structure(plan)
         self._source, self._batch_size, self._plan = source, batch_size, plan
         self._limits = limits or Limits()
-        topology, code_of = Topology(plan), source.strings.pin
+        topology = Topology(plan)
         bounds = [bind(part.query, source.schema) for part in plan.parts]
         self._attributes = needed_attributes(bounds, source.schema)
         self._windows_us = max((bound.query.window_us for bound in bounds), default=0)
-        self._feeder = WorkloadFeeder(topology.routing, bounds, code_of)
+        self._feeder = WorkloadFeeder(topology.routing, bounds, source.strings)
         self._host = PartsHost(
             topology,
             bounds.__getitem__,
-            code_of,
+            source.strings,
             limits=self._limits,
             outside=self._outside,
             counting=lambda part: outlet.counts_only(bounds[part].query),

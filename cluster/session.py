@@ -184,6 +184,9 @@ class Session:
             self._wait_for_room(name, 1)
         for name, sink in self._deployment.sinks.items():
             self._ask(sink.watch, name)
+        # A unit of emulated capacity sends on what it finds and then sleeps; the sinks do not wait for that.
+        for process in self._deployment.emulated:
+            self._ask(self._deployment.units[process].settle, process)
 
     def take(self) -> tuple[pa.Table, ...]:
         """The matches that came since the last call, a table for each part of the plan."""

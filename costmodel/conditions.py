@@ -41,7 +41,7 @@ class EventConditions:
             side, _, attribute = attr.name.partition(".")
             return self._bound.column(Attr(owners[side], attribute))
 
-        evaluator = ColumnEvaluator(length, read, column_of, self._events.code_of)
+        evaluator = ColumnEvaluator(length, read, column_of, self._events.code_of, self._events.texts_of)
         return evaluator.mask(rewrite(predicate, _qualified))  # type: ignore[arg-type]
 
     def _column(self, alias: str, name: str) -> Array:
@@ -59,6 +59,7 @@ class EventConditions:
             self._events.column,
             lambda attr: self._bound.schema.attributes[attr.name],
             self._events.code_of,
+            self._events.texts_of,
         )
         return evaluator.derive(derived)
 

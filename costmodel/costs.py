@@ -141,6 +141,17 @@ def measured_load(inputs: Sequence[InputRate], log_compared: float) -> OperatorL
     return OperatorLoad(ingestion(*inputs), _work(log_compared, shared=shared))
 
 
+def next_load(first: InputRate, following: InputRate) -> OperatorLoad:
+    """NEXT as the engine evaluates it: both inputs are gone through once, in order of time, and each first match is
+    compared with its successor. No bursts: waiting matches are decided together.
+
+    With both inputs partitioned (hashed by a key) the units share everything.
+    """
+    if following.partitioned and not first.partitioned:
+        raise PlanError("the input that follows is partitioned, so a unit may miss the next event; broadcast it")
+    return OperatorLoad(ingestion(first, following), _work(first.log_rate, shared=first.partitioned))
+
+
 def _work(log_amount: float, *, shared: bool) -> Load:
     return Load(log_shared=log_amount) if shared else Load(log_each=log_amount)
 

@@ -25,14 +25,16 @@ import numpy as np
 
 from costmodel.events import EventColumns, Ints
 from costmodel.joins import JoinSpace
-from costmodel.joint import JointMeasurement
+from costmodel.joint import JointMeasurement, is_joint
 from costmodel.meeting import Mask, MeetingPairs, Relation, fulfilling, meeting_pairs
 from costmodel.statistics import (
     Pair,
     PairSelectivity,
     Statistics,
     connected_pairs,
+    deciding_alone,
     neighbouring_positions,
+    pair_conditions,
     pair_of,
     query_text,
 )
@@ -40,9 +42,10 @@ from costmodel.sub_queries import GroupRate, NegationShare, SubQuerySelectivity
 from decopa.errors import StatisticsError, did_you_mean
 from decopa.query.analysis import Position
 from decopa.query.binding import BoundQuery, bind
-from decopa.query.members import between_members
+from decopa.query.members import between_members, of_neighbours
 from decopa.query.names import duration_text
-from decopa.query.predicate import Predicate, aliases_of, renamed
+from decopa.query.pattern import ANY_TYPE
+from decopa.query.predicate import Predicate, aliases_of, compares_neighbours, renamed
 from decopa.query.query import Query
 
 #: Pairs that are looked at for one selectivity: a share of 1 % is then known to 5 % (one standard error).
@@ -79,6 +82,8 @@ class Estimator:
         self._joins = pairs
         self._query, self._events, self._pairs, self._rng = query, events, pairs, rng
         self._measured: dict[Pair, PairSelectivity] = {}
+        #: By alias: the share of events that follow in a NEXT and pass what decides about them alone.
+        self._alone: dict[str, PairSelectivity] = {}
         self._types: dict[Pair, Pair] = {}  # pair of aliases -> pair of types
         self.filter_shares: dict[str, float] = {}
         self.joint: dict[str, SubQuerySelectivity | GroupRate | NegationShare] = {}  # by the sub-query's pattern
@@ -115,7 +120,7 @@ class Estimator:
                 f"the trace spans {duration_text(span_us)}, less than the window of {duration_text(window_us)}: "
                 "rates are extrapolated"
             )
-        counts = {event_type: len(self._events.rows_of(event_type)) for event_type in self._query.event_types}
+        counts = {event_type: len(self._events.rows_of(event_type)) for event_type in measured_types(self._query)}
         for event_type, count in counts.items():
             if not count:
                 raise StatisticsError(
@@ -140,16 +145,37 @@ class Estimator:
         connected = connected_pairs(branch)
         for one, other in neighbouring_positions(branch):
             pair = pair_of(one.alias, other.alias)
-            self._types[pair] = pair_of(one.type, other.type)
+            self._types[pair] = pair_of(one.label, other.label)
             if pair in connected and pair not in self._measured:
                 self._measured[pair] = self._selectivity(branch, one, other, rows)
-        for predicate in branch.where:
+        for alias, deciding in deciding_alone(branch).items():
+            mask = fulfilling(self._events, deciding, {alias: rows[alias]})
+            share = share_of(int(np.count_nonzero(mask)), len(mask))
+            self._alone[alias] = PairSelectivity(alias, alias, share)
+        for predicate in branch.conditions:
             if len(aliases_of(predicate)) > 2:
                 self.notices.append(
                     f"'{predicate}' is on more than two events: selectivities are of pairs, so it is left out of them"
                 )
-        if all(len(numbers) for numbers in rows.values()):
+        for alias in sorted(branch.run_aliases):
+            self._measure_runs(branch, alias, rows[alias])
+        if is_joint(branch.pattern) and all(len(numbers) for numbers in rows.values()):
             self._measure_joint(bound, rows, rates)
+
+    def _measure_runs(self, branch: Query, alias: str, rows: Ints) -> None:
+        """Adds the number of runs of an ITER: from each event as far as neighbours fit, as often as they do, and as the
+        window reaches."""
+        times = self._events.ts[rows]
+        reach_us = min(branch.window_us, self._span_us)
+        later = np.searchsorted(times, times + reach_us, side="right") - np.arange(1, len(times) + 1)
+        known = self._measured.get(pair_of(alias, alias))
+        share = 1.0 if known is None else known.selectivity
+        lengths = later + 1 if share >= 1 else (1 - share ** (later + 1.0)) / (1 - share)
+        per_window = float(lengths.sum()) * branch.window_us / self._span_us
+        pattern = str(branch.project([alias]).pattern)
+        self.joint.setdefault(
+            pattern, GroupRate(pattern, per_window, 0.0, float(later.mean()) + 1, int(later.max()) + 1)
+        )
 
     def _measure_joint(self, bound: BoundQuery, rows: Mapping[str, Ints], rates: Mapping[str, float]) -> None:
         types = {position.alias: position.type for position in bound.query.positions}
@@ -188,11 +214,11 @@ class Estimator:
                 by_type.append(replace(measured, first=types[0], second=types[1]))
             else:
                 by_alias.append(measured)
-        return tuple(by_type), tuple(by_alias)
+        return tuple(by_type), (*by_alias, *self._alone.values())
 
     def _passing(self, bound: BoundQuery, position: Position) -> Ints:
         """The events that pass the conditions on this position alone; all of them if none does."""
-        rows = self._events.rows_of(position.type)
+        rows = self._events.rows_of(ANY_TYPE if position.strict else position.label)
         filters = bound.filters.get(position.alias, ())
         if not filters:
             return rows
@@ -230,7 +256,7 @@ class Estimator:
         self, one: Position, other: Position, relation: Relation, rows: Mapping[str, Ints]
     ) -> MeetingPairs:
         """Pairs at any distance, for positions whose events never come within a window of each other."""
-        names = f"'{one.type} {one.alias}' and '{other.type} {other.alias}'"
+        names = f"'{one.label} {one.alias}' and '{other.label} {other.alias}'"
         everything_us = int(self._events.ts[-1] - self._events.ts[0])
         for wider in (relation, Relation.ANY):
             found = self._draw(rows[one.alias], rows[other.alias], wider, everything_us)
@@ -244,20 +270,27 @@ class Estimator:
 
 def _conditions_between(branch: Query, one: str, other: str) -> Iterator[Predicate]:
     """The conditions on a pair of aliases, or between members of one KL alias, on the sides of a pair."""
-    for predicate in branch.where:
-        if one == other:
-            pair = between_members(predicate, one, earlier=_FIRST, later=_SECOND)
-            if pair is not None:
-                yield pair
-        elif aliases_of(predicate) == {one, other}:
-            yield renamed(predicate, {one: _FIRST, other: _SECOND})  # type: ignore[misc]
+    for predicate in branch.conditions if one == other else ():
+        pair = between_members(predicate, one, earlier=_FIRST, later=_SECOND)
+        if pair is not None:
+            yield pair
+        elif compares_neighbours(predicate) and aliases_of(predicate) == {one}:
+            yield of_neighbours(predicate, earlier=_FIRST, later=_SECOND)
+    for predicate in pair_conditions(branch, one, other) if one != other else ():
+        yield renamed(predicate, {one: _FIRST, other: _SECOND})  # type: ignore[misc]
 
 
 def type_pairs(query: Query) -> list[Pair]:
     """The types of any two positions that can stand in one match, in either order."""
     pairs = [pair for branch in query.branches for pair in neighbouring_positions(branch) if pair[0] is not pair[1]]
-    either = ((one.type, other.type) for ends in pairs for one, other in (ends, ends[::-1]))
+    either = ((one.label, other.label) for ends in pairs for one, other in (ends, ends[::-1]))
     return list(dict.fromkeys(either))
+
+
+def measured_types(query: Query) -> tuple[str, ...]:
+    """The types whose rates a plan needs; '*' stands for all events together, the candidates of STRICT and of `* a`."""
+    anything = any(p.strict or ANY_TYPE in p.types for branch in query.branches for p in branch.positions)
+    return (*query.event_types, ANY_TYPE) if anything else query.event_types
 
 
 def _ordered_types(query: Query) -> set[Pair]:
@@ -266,7 +299,7 @@ def _ordered_types(query: Query) -> set[Pair]:
         types
         for branch in query.branches
         for first, second in branch.order_constraints
-        for one, other in [(branch.position(first).type, branch.position(second).type)]
+        for one, other in [(branch.position(first).label, branch.position(second).label)]
         for types in ((one, other), (other, one))
     }
 

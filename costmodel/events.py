@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from decopa.query.pattern import ANY_TYPE
 from decopa.query.schema import Column, Kind, Schema
 
 Array = npt.NDArray[Any]
@@ -45,13 +47,24 @@ class EventColumns:
         return Schema({**self.kinds, "ts": Column(Kind.INT)}, frozenset(self.type_names))
 
     def rows_of(self, event_type: str) -> Ints:
-        """The numbers of the events of a type, ascending."""
-        if event_type not in self.type_names:
-            return np.empty(0, dtype=np.int64)
-        return np.flatnonzero(self.type_codes == self.type_names.index(event_type))
+        """The numbers of the events of a type, ascending; of several as in A|B, and of all for *."""
+        if event_type == ANY_TYPE:
+            return np.arange(len(self.ts))
+        if event_type in self.type_names:
+            return np.flatnonzero(self.type_codes == self.type_names.index(event_type))
+        codes = [self.type_names.index(name) for name in event_type.split("|") if name in self.type_names]
+        return np.flatnonzero(np.isin(self.type_codes, codes))
 
     def column(self, name: str) -> Array:
         return self.ts if name == "ts" else self.columns[name]
 
     def code_of(self, text: str) -> int:
         return self.codes.get(text, UNSEEN)
+
+    @cached_property
+    def _texts(self) -> dict[int, str]:
+        return {code: text for text, code in self.codes.items()}
+
+    def texts_of(self, codes: Array) -> list[str | None]:
+        """The strings behind codes; None for missing ones."""
+        return [self._texts.get(code) for code in codes.tolist()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from costmodel.completion import ChainRate, RunRate
 from costmodel.kleene import KleenePairs, log_empty_group, log_groups, mean_size
 from costmodel.logarithms import LOG_ZERO, clamped, log_of, log_sum, value_of
 from costmodel.time_order import TimeOrder, log_time_factor
@@ -92,12 +93,12 @@ class KleeneGroup:
 class RateFormula:
     """A match rate as a function of c: all primitive rates are multiplied by c, and the matches follow.
 
-    The part without Kleene closure grows with c to the number of its positions.
+    The part without Kleene closure and NEXT grows with c to the number of its positions.
     """
 
     log_rest: float
     positions: int = 1
-    groups: tuple[KleeneGroup, ...] = ()
+    groups: tuple[KleeneGroup | ChainRate | RunRate, ...] = ()
 
     def log_at(self, log_scaling: float = 0.0) -> float:
         """The logarithm of the matches per window at the scaling factor with this logarithm."""

@@ -20,6 +20,7 @@ from costmodel.events import Ints
 from costmodel.joins import PARTS, JoinSample, JoinSpace
 from costmodel.meeting import Mask
 from decopa.query.binding import Condition
+from decopa.query.members import of_neighbours
 from decopa.query.predicate import Predicate
 
 Floats = npt.NDArray[np.float64]
@@ -32,6 +33,8 @@ _WALKS = 8
 #: A share of the draws is even, in case the expected groups mislead.
 _EVEN = 0.2
 _MOST_LOG = 690.0
+#: No family counts for more groups than this, which leaves room for sums; that many things have more subsets.
+_MOST_GROUPS, _MOST_BITS = 1e280, 930
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +62,43 @@ class _Families:
         return np.bincount(self.owner, minlength=self.count)
 
 
+@dataclass(frozen=True)
+class _Rules:
+    """What makes members a group beside the match: how many there are, conditions between every two, and between
+    neighbours."""
+
+    least: int
+    most: int | None
+    pairs: Sequence[Predicate]
+    neighbours: Sequence[Predicate]
+
+    @classmethod
+    def of(cls, space: JoinSpace, alias: str) -> _Rules:
+        position, bound = space.query.position(alias), space.bound
+        neighbours = [of_neighbours(one) for one in bound.members_of(alias).all]
+        return cls(position.least, position.most, bound.self_pairs.get(alias, ()), neighbours)
+
+    @property
+    def between(self) -> bool:
+        """Whether members must fit each other."""
+        return bool(self.pairs or self.neighbours)
+
+    def subsets(self, members: Ints, given: int = 0) -> Floats:
+        """How many groups can be formed of so many members, if `given` others are part of each; at most 1e280."""
+        return _subsets_of(
+            members, max(self.least - given, 1 - given), None if self.most is None else self.most - given
+        )
+
+    def tried(self, members: Ints, given: int = 0) -> Floats:
+        """As `subsets`, with those that are too small to count but lead to others."""
+        return _subsets_of(members, 1 - given, None if self.most is None else self.most - given)
+
+
 def count_groups(space: JoinSpace, alias: str, rest: JoinSample | None) -> GroupCount:
     """Groups of a KL position beside the matches in `rest`; without it, of the position alone."""
-    between = space.bound.self_pairs.get(alias, ())
+    rules = _Rules.of(space, alias)
     if rest is None:
-        return _count_alone(space, alias, between)
+        return _count_alone(space, alias, rules)
     if not len(rest):
         return GroupCount(0.0, 0.0, 0.0, 0)
     low, high = space.reach(rest.rows, alias)
@@ -80,7 +115,7 @@ def count_groups(space: JoinSpace, alias: str, rest: JoinSample | None) -> Group
         weights = 1.0 / (count * chances[chosen])
     sampled = rest.taken(chosen)
     families = _families(space, sampled, alias, conditions, low[chosen], high[chosen])
-    counts, tries = _subsets(space, sampled, alias, families, between)
+    counts, tries = _subsets(space, sampled, alias, families, rules)
     values = counts * weights * rest.weight
     tried = float((tries * weights).sum()) * rest.weight
     total = float(values.sum())
@@ -89,8 +124,8 @@ def count_groups(space: JoinSpace, alias: str, rest: JoinSample | None) -> Group
         error = _between_parts(values, sampled.part)
     else:
         error = 0.0 if fitting else math.sqrt(len(values) * float(values.var()))
-    if between:
-        error = math.hypot(error, _walk_error(values))
+    if rules.between:
+        error = math.hypot(error, _walk_error(values, rules.least))
     mean = float(np.average(sizes, weights=weights))
     return GroupCount(total, min(error, total), mean, int(sizes.max(initial=0)), tried)
 
@@ -101,12 +136,13 @@ def _between_parts(values: Floats, part: Ints) -> float:
     return math.sqrt(PARTS * float(totals.var(ddof=1)))
 
 
-def _walk_error(values: Floats) -> float:
-    """Walks differ by about their own size; those of different families by chance."""
-    return math.sqrt(float(values @ values) / _WALKS)
+def _walk_error(values: Floats, least: int) -> float:
+    """Walks differ by about their own size; those of different families by chance. Walks that end before a group is
+    large enough count nothing, so the others count for more and vary more."""
+    return math.sqrt(least * float(values @ values) / _WALKS)
 
 
-def _count_alone(space: JoinSpace, alias: str, between: Sequence[Predicate]) -> GroupCount:
+def _count_alone(space: JoinSpace, alias: str, rules: _Rules) -> GroupCount:
     """Groups of a position on its own: each event with subsets of the events that follow it within the window."""
     rows = space.rows[alias]
     rows = rows[np.isin(rows, space.starts(alias))]
@@ -114,9 +150,9 @@ def _count_alone(space: JoinSpace, alias: str, between: Sequence[Predicate]) -> 
     later = np.searchsorted(times, times + space.window_us, side="right") - np.arange(1, len(rows) + 1)
     counted = space.anchored[rows]
     sizes = later + 1
-    if not between:
-        total = _power_sum(later[counted], np.ones(int(counted.sum())))
-        return GroupCount(total, 0.0, float(sizes.mean()), int(sizes.max()), total)
+    if not rules.between:
+        total, tried = (float(of(later[counted], given=1).sum()) for of in (rules.subsets, rules.tried))
+        return GroupCount(total, 0.0, float(sizes.mean()), int(sizes.max()), tried)
     chosen, weights = np.flatnonzero(counted), np.ones(int(counted.sum()))
     most = int(min(_MATCHES, max(20, _TABLE / max(1.0, float((sizes**2).mean())))))
     if len(chosen) > most:
@@ -127,11 +163,11 @@ def _count_alone(space: JoinSpace, alias: str, between: Sequence[Predicate]) -> 
     starts = np.cumsum(sizes[chosen]) - sizes[chosen]
     event = rows[chosen[owner] + np.arange(len(owner)) - starts[owner]]
     families = _Families(owner, event, len(chosen))
-    counts, tries = _walks(space, alias, families, between, only_from_first=True)
+    counts, tries = _walks(space, alias, families, rules, only_from_first=True)
     values = counts * weights
     total = float(values.sum())
     spread = 0.0 if len(chosen) == int(counted.sum()) else math.sqrt(len(values) * float(values.var()))
-    error = math.hypot(spread, _walk_error(values))
+    error = math.hypot(spread, _walk_error(values, rules.least))
     return GroupCount(total, min(error, total), float(sizes.mean()), int(sizes.max()), float((tries * weights).sum()))
 
 
@@ -161,10 +197,10 @@ def _families(
     starts = np.cumsum(reach) - reach
     event = space.rows[alias][low[owner] + np.arange(len(owner)) - starts[owner]]
     rows = {name: numbers[owner] for name, numbers in sample.rows.items()} | {alias: event}
-    kind = space.query.position(alias).type
+    position = space.query.position
     fits = np.ones(len(owner), dtype=np.bool_)
     for name, numbers in rows.items():
-        if name != alias and space.query.position(name).type == kind:
+        if name != alias and position(alias).may_share_with(position(name)):
             fits &= numbers != event
     if len(owner):
         fits &= _fulfilled(space, conditions, rows)
@@ -177,7 +213,7 @@ def _fulfilled(space: JoinSpace, conditions: Sequence[Condition], rows: Mapping[
 
 
 def _subsets(
-    space: JoinSpace, sample: JoinSample, alias: str, families: _Families, between: Sequence[Predicate]
+    space: JoinSpace, sample: JoinSample, alias: str, families: _Families, rules: _Rules
 ) -> tuple[Floats, Floats]:
     """Groups of each match that are counted here: those whose earliest event, or the match's, is anchored; and how
     often a member is held against a group to find them: once for each, unless members must fit each other."""
@@ -186,20 +222,19 @@ def _subsets(
     times = space.times[families.event]
     before = times < first[families.owner]
     allowed = np.where(before, space.anchored[families.event], space.anchored[earliest][families.owner])
-    if between:
-        return _walks(space, alias, families, between, allowed=allowed)
-    counts = np.zeros(families.count)
+    if rules.between:
+        return _walks(space, alias, families, rules, allowed=allowed)
     # All members at or after the match's first event: any subset of them fits the window.
     inner = np.bincount(families.owner[~before], minlength=families.count)
-    counts += np.where(space.anchored[earliest], np.expm1(np.minimum(inner * math.log(2), _MOST_LOG)), 0.0)
+    counts, tries = (np.where(space.anchored[earliest], of(inner), 0.0) for of in (rules.subsets, rules.tried))
     if before.any():
         # A member before it is the earliest of the group: the others lie up to a window behind it.
         last = np.searchsorted(families.owner, families.owner, side="right")
         followers = _within(space, families, times, last)
         use = before & allowed
-        powers = np.exp(np.minimum(followers[use] * math.log(2), _MOST_LOG))
-        counts += np.bincount(families.owner[use], weights=powers, minlength=families.count)
-    return counts, counts
+        for found, of in ((counts, rules.subsets), (tries, rules.tried)):
+            found += np.bincount(families.owner[use], weights=of(followers[use], given=1), minlength=families.count)
+    return counts, tries
 
 
 def _within(space: JoinSpace, families: _Families, times: Ints, last: Ints) -> Ints:
@@ -220,7 +255,7 @@ def _walks(
     space: JoinSpace,
     alias: str,
     families: _Families,
-    between: Sequence[Predicate],
+    rules: _Rules,
     *,
     allowed: Mask | None = None,
     only_from_first: bool = False,
@@ -241,7 +276,7 @@ def _walks(
     for begin in range(0, families.count, step):
         mine = np.arange(begin, min(begin + step, families.count))
         result[mine], tries[mine] = _walks_in(
-            space, alias, families, between, mine, starts, sizes, longest, allowed, only_from_first
+            space, alias, families, rules, mine, starts, sizes, longest, allowed, only_from_first
         )
     return result, tries
 
@@ -250,7 +285,7 @@ def _walks_in(
     space: JoinSpace,
     alias: str,
     families: _Families,
-    between: Sequence[Predicate],
+    rules: _Rules,
     mine: Ints,
     starts: Ints,
     sizes: Ints,
@@ -266,38 +301,55 @@ def _walks_in(
     fit = np.triu(np.ones((longest, longest), dtype=np.bool_), 1) & there[:, None, :] & there[:, :, None]
     fit &= times[:, None, :] - times[:, :, None] <= space.window_us
     behind = fit.sum(axis=2)  # members behind each one that lie within the window: all of them are tried
-    at = np.flatnonzero(fit)
-    if len(at):
-        earlier, later = one.reshape(-1)[at], other.reshape(-1)[at]
-        kept = np.logical_and.reduce([space.evaluator.between_members(p, alias, earlier, later) for p in between])
-        fit = np.zeros(fit.size, dtype=np.bool_)
-        fit[at[kept]] = True
-        fit = fit.reshape(len(mine), longest, longest)
+    follows = _fitting(space, alias, rules.neighbours, fit, one, other)
+    fit = _fitting(space, alias, rules.pairs, fit, one, other)
     begin = there & (allowed[place] if allowed is not None else True)
     if only_from_first:
         begin = begin & (np.arange(longest) == 0)
     total, tried = np.zeros(len(mine)), begin.sum(axis=1).astype(np.float64) * _WALKS
     rows = np.arange(len(mine))
     for _ in range(_WALKS):
-        possible, fitting, weight = begin, there, np.ones(len(mine))
-        while True:
-            choices = possible.sum(axis=1)
+        possible, fitting, weight, size = begin, there, np.ones(len(mine)), 0
+        while rules.most is None or size < rules.most:
+            choices, size = possible.sum(axis=1), size + 1
             if not choices.any():
                 break
-            weight = np.minimum(weight * choices, 1e280)
-            total += weight
+            weight = np.minimum(weight * choices, _MOST_GROUPS)
+            total += weight if size >= rules.least else 0.0
             # The chosen one is the n-th of those that are possible, n at random.
             nth = (space.rng.random(len(mine)) * choices).astype(np.int64)
             chosen = np.argmax(np.cumsum(possible, axis=1) > nth[:, None], axis=1)
             tried += np.where(choices > 0, weight * behind[rows, chosen], 0.0)
             fitting = np.where((choices > 0)[:, None], fitting, False) & fit[rows, chosen]
-            possible = fitting
+            possible = fitting & follows[rows, chosen]
     return total / _WALKS, tried / _WALKS
 
 
-def _power_sum(exponents: Ints, weights: Floats) -> float:
-    """The sum of 2^n, at most about 1e300."""
-    if not len(exponents):
-        return 0.0
-    logs = np.minimum(exponents * math.log(2), _MOST_LOG - math.log(len(exponents) + 1))
-    return float(np.exp(logs) @ weights)
+def _fitting(
+    space: JoinSpace, alias: str, conditions: Sequence[Predicate], pairs: Mask, one: Ints, other: Ints
+) -> Mask:
+    """Which of the pairs of an earlier and a later member fulfil all conditions between them."""
+    at = np.flatnonzero(pairs)
+    if not len(at) or not conditions:
+        return pairs
+    earlier, later = one.reshape(-1)[at], other.reshape(-1)[at]
+    kept = np.logical_and.reduce([space.evaluator.between_members(p, alias, earlier, later) for p in conditions])
+    fit = np.zeros(pairs.size, dtype=np.bool_)
+    fit[at[kept]] = True
+    return fit.reshape(pairs.shape)
+
+
+def _subsets_of(members: Ints, least: int, most: int | None) -> Floats:
+    """Subsets of `least` to `most` of so many things."""
+    distinct, inverse = np.unique(members, return_inverse=True)
+    return np.array([_number_of_subsets(int(n), least, most) for n in distinct.tolist()])[inverse.reshape(-1)]
+
+
+def _number_of_subsets(things: int, least: int, most: int | None) -> float:
+    sizes = range(max(least, 0), things + 1 if most is None else min(most, things) + 1)
+    if len(sizes) <= things / 2 + 1:
+        return min(sum(math.comb(things, size) for size in sizes), _MOST_GROUPS)
+    if things >= _MOST_BITS:
+        return _MOST_GROUPS
+    left_out = sum(math.comb(things, size) for size in range(things + 1) if size not in sizes)
+    return float(2**things - left_out)

@@ -190,8 +190,8 @@ class JoinSpace:
 
     def _distinct(self, sample: JoinSample, alias: str) -> JoinSample:
         """No event fills two positions."""
-        kind = self.query.position(alias).type
-        alike = [name for name in sample.rows if name != alias and self.query.position(name).type == kind]
+        position = self.query.position
+        alike = [name for name in sample.rows if name != alias and position(alias).may_share_with(position(name))]
         for name in alike:
             sample = sample.taken(sample.rows[name] != sample.rows[alias])
         return sample

@@ -79,7 +79,7 @@ def fulfilling(events: EventColumns, conditions: Collection[Predicate], rows: Ma
         return kinds[attr.name.partition(".")[2]]
 
     kinds = events.schema.attributes
-    evaluator = ColumnEvaluator(length, read, column_of, events.code_of)
+    evaluator = ColumnEvaluator(length, read, column_of, events.code_of, events.texts_of)
     fulfilled = np.ones(length, dtype=np.bool_)
     for condition in conditions:
         fulfilled &= evaluator.mask(rewrite(condition, _qualified))  # type: ignore[arg-type]

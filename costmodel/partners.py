@@ -28,7 +28,7 @@ def partner_shares(query: Query, events: EventColumns) -> dict[tuple[str, str], 
     """
     found: dict[tuple[str, str], float] = {}
     for one, other, keys in _tied(query):
-        types = (query.position(one).type, query.position(other).type)
+        types = (query.position(one).label, query.position(other).label)
         share = _share(query, events, one, other, keys)
         found[types] = max(share, found.get(types, 0.0))
     return found
@@ -51,7 +51,7 @@ def _tied(query: Query) -> Iterator[tuple[str, str, list[tuple[str, str]]]]:
 
 
 def _share(query: Query, events: EventColumns, one: str, other: str, keys: list[tuple[str, str]]) -> float:
-    rows = [events.rows_of(query.position(alias).type) for alias in (one, other)]
+    rows = [events.rows_of(query.position(alias).label) for alias in (one, other)]
     if not len(rows[0]) or not len(rows[1]):
         return 0.0
     # Keys of both sides as common whole numbers.

@@ -17,6 +17,7 @@ from costmodel.costs import (
     kleene_unary_load,
     measured_load,
     negation_load,
+    next_load,
     total_load,
 )
 from costmodel.formulas import RateFormula
@@ -121,6 +122,19 @@ class Measured:
         log_compared = log_sum(*(one.log_at(log_scaling) for one in self.comparisons))
         shared = any(flow.partitioned for flow in self.inputs)
         return _emitting(measured_load(flows, log_compared), self.matches, log_scaling, shared=shared)
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """NEXT: the matches that come first, and those among which each finds its successor."""
+
+    first: Flow
+    following: Flow
+    matches: RateFormula | None = None
+
+    def load(self, log_scaling: float = 0.0) -> OperatorLoad:
+        load = next_load(self.first.at(log_scaling), self.following.at(log_scaling))
+        return _emitting(load, self.matches, log_scaling, shared=self.first.partitioned)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,17 +11,27 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from costmodel.completion import ChainRate, Rate, RunRate
 from costmodel.formulas import ENGINE, PAPER, KleeneGroup, RateFormula, RateModel
 from costmodel.logarithms import clamped, log_of, value_of
-from costmodel.statistics import Pair, PairSelectivity, Statistics, connected_pairs, neighbouring_positions, pair_of
+from costmodel.statistics import (
+    Pair,
+    PairSelectivity,
+    Statistics,
+    connected_pairs,
+    deciding_alone,
+    neighbouring_positions,
+    pair_of,
+)
 from costmodel.sub_queries import NegationShare, SubQuerySelectivity
 from costmodel.time_order import TimeOrder, log_time_factor, positive_aliases
 from decopa.errors import StatisticsError
-from decopa.query.analysis import Negation, project, strip_kleene
-from decopa.query.pattern import Pattern
+from decopa.query.analysis import Chain, Negation, project, strip_kleene, structure
+from decopa.query.pattern import EventRef, Pattern, children_of, leaves, with_children
+from decopa.query.predicate import aliases_of
 from decopa.query.query import Query
 
 
@@ -40,6 +50,12 @@ class QueryRates:
             pair = pair_of(one.alias, other.alias)
             value = statistics.selectivity(one, other, connected=pair in connected)
             self._log_selectivities[pair] = log_of(value)
+        self._log_decided = {
+            one.alias: log_of(statistics.right_types(one))
+            + (log_of(statistics.selectivity(one, one, connected=True)) if one.alias in deciding_alone(query) else 0.0)
+            for one in query.positions
+            if one.alias in query.followers
+        }
         self._log_meetings: dict[Pair, float] = {}
         for one, other in neighbouring_positions(query) if statistics.meetings else ():
             if (other.alias, one.alias) in query.order_constraints:
@@ -97,7 +113,8 @@ class QueryRates:
                 log_rest -= sign * self._log_meeting(positive_aliases(pattern)[0])
                 positions += sign * formula.positions
                 for group in formula.groups:
-                    groups.setdefault(group.alias, replace(group, pattern=whole))
+                    if isinstance(group, KleeneGroup):
+                        groups.setdefault(group.alias, replace(group, pattern=whole))
         return RateFormula(clamped(log_rest), positions, tuple(groups.values()))
 
     def is_rate_reducing(
@@ -113,10 +130,41 @@ class QueryRates:
 
     def _formula(self, aliases: frozenset[str], closed: frozenset[str]) -> RateFormula:
         pattern = self._pattern(aliases, closed)
+        if self.query.chains and (chains := _outermost(structure(pattern).chains)):
+            return self._formula_with_chains(pattern, closed, chains)
         plain, kleene = positive_aliases(pattern)
         log_rest = self._log_plain(pattern, plain) + self._log_unblocked(aliases, frozenset([*plain, *kleene]))
         groups = tuple(self._group(alias, plain, kleene, pattern) for alias in kleene)
         return RateFormula(clamped(log_rest), len(plain), groups)
+
+    def _formula_with_chains(self, pattern: Pattern, closed: frozenset[str], chains: Sequence[Chain]) -> RateFormula:
+        """Each NEXT is one thing that happens, beside the other positions."""
+        rates = tuple(self._chain_rate(chain, closed) for chain in chains)
+        standing_for = {min(chain.aliases): chain for chain in chains}
+        plain, kleene = positive_aliases(_reduced(pattern, standing_for))
+        others = [alias for alias in plain if alias not in standing_for]
+        log_rest = log_time_factor(_reduced(pattern, standing_for), self.model.time_order)
+        log_rest += sum(self._log_rates[alias] for alias in others)
+        parts = [frozenset({alias}) for alias in others] + [chain.aliases for chain in chains]
+        for one, other in itertools.combinations(parts, 2):
+            log_rest += sum(self._log_selectivities[pair_of(*pair)] for pair in itertools.product(one, other))
+        groups = tuple(self._group(alias, others, kleene, pattern) for alias in kleene)
+        return RateFormula(clamped(log_rest), len(others), (*groups, *rates))
+
+    def _chain_rate(self, chain: Chain, closed: frozenset[str]) -> ChainRate:
+        """A chain, or a run of one: pairs that FILTER ties thin out the candidates, others decide."""
+        head: Rate = self.formula(chain.head, closed & chain.head)
+        log_followers, log_decided = [], 0.0
+        for place, alias in enumerate(chain.positions):
+            tied = frozenset().union(*(aliases_of(skip) for skip in self.query.skips_at(alias))) - {alias}
+            log_candidates = self._log_rates[alias]
+            for earlier in chain.head.union(chain.positions[:place]):
+                log_share = self._log_selectivities[pair_of(alias, earlier)]
+                log_candidates += log_share if earlier in tied else 0.0
+                log_decided += 0.0 if earlier in tied else log_share
+            log_followers.append(clamped(log_candidates))
+            log_decided += self._log_decided[alias]
+        return ChainRate(head, tuple(log_followers), clamped(log_decided))
 
     def relative_error(self, aliases: Collection[str], closed: Collection[str] | None = None) -> float:
         """How far the rate of a sub-query can be trusted: its standard error as a share of it, as far as the statistics
@@ -143,7 +191,7 @@ class QueryRates:
     def _pairs(self, plain: list[str]) -> list[PairSelectivity]:
         """The pairs that the selectivity of plain positions was computed from."""
         by_name = {one.pair: one for one in (*self.statistics.type_pairs, *self.statistics.alias_pairs)}
-        types = {position.alias: position.type for position in self.query.positions}
+        types = {position.alias: position.label for position in self.query.positions}
         found = []
         for one, other in itertools.combinations(plain, 2):
             known = by_name.get(pair_of(one, other)) or by_name.get(pair_of(types[one], types[other]))
@@ -213,12 +261,14 @@ class QueryRates:
             total += value if joins or value < 0 else 0.0
         return total
 
-    def _group(self, alias: str, plain: list[str], kleene: list[str], pattern: Pattern) -> KleeneGroup:
+    def _group(self, alias: str, plain: list[str], kleene: list[str], pattern: Pattern) -> KleeneGroup | RunRate:
         # Two KL positions: i times j pairs must fit, which no product of two sums expresses. The printed formula
         # counts their selectivity in both sums; here it counts in that of the more frequent one, once per member.
         partners = plain + [other for other in kleene if self._frequency(other) < self._frequency(alias)]
         log_member = sum(self._log_selectivities[pair_of(alias, other)] for other in partners)
         log_pair = self._log_selectivities[pair_of(alias, alias)]
+        if alias in self.query.run_aliases:
+            return self._run_rate(alias, clamped(log_member), log_pair)
         group = KleeneGroup(self._log_rates[alias], clamped(log_member), log_pair, self.model, alias, pattern)
         if not self.statistics.groups:
             return group
@@ -228,6 +278,13 @@ class QueryRates:
             return group
         target = clamped(log_of(measured.per_window) - self._log_plain(alone, plain))
         return replace(replace(group, pattern=alone).fitted(target), pattern=pattern)
+
+    def _run_rate(self, alias: str, log_member: float, log_pair: float) -> RunRate:
+        """Runs of an ITER: as many as were counted, if they were."""
+        runs = RunRate(alias, self._log_rates[alias], 0.0, log_pair)
+        measured = self.statistics.group_rate(self._pattern(frozenset([alias]), frozenset([alias]), positive=True))
+        correction = 0.0 if measured is None else log_of(measured.per_window) - runs.log_at()
+        return replace(runs, log_member=log_member, log_correction=correction)
 
     def _frequency(self, alias: str) -> tuple[float, str]:
         return self._log_rates[alias], alias
@@ -261,6 +318,25 @@ def model_for(statistics: Statistics) -> RateModel:
     """The model that suits statistics: what was measured tells what the engine does; given numbers are read as the
     paper reads them."""
     return ENGINE if statistics.measured else PAPER
+
+
+def _outermost(chains: Sequence[Chain]) -> list[Chain]:
+    """The positive chains that are not part of another one's first pattern."""
+    return [
+        chain
+        for chain in chains
+        if not chain.scope and not any(chain.aliases <= other.head for other in chains if other is not chain)
+    ]
+
+
+def _reduced(pattern: Pattern, standing_for: Mapping[str, Chain]) -> Pattern:
+    """The pattern with a single event in the place of each chain."""
+    for alias, chain in standing_for.items():
+        inside = {leaf.alias for leaf in leaves(pattern)}
+        if chain.aliases <= inside and not any(chain.aliases <= {leaf.alias for leaf in leaves(child)}
+                                               for child in children_of(pattern)):  # fmt: skip
+            return EventRef("*", alias)
+    return with_children(pattern, tuple(_reduced(child, standing_for) for child in children_of(pattern)))
 
 
 def rate_formula(query: Query, statistics: Statistics, model: RateModel = PAPER) -> RateFormula:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from costmodel.estimate import DEFAULT_PAIRS, Estimate, Estimator
+from costmodel.estimate import DEFAULT_PAIRS, Estimate, Estimator, measured_types
 from costmodel.events import EventColumns, Ints
 from costmodel.joins import JoinSpace
 from costmodel.meeting import Mask, MeetingPairs, Relation, meeting_pairs
@@ -121,11 +121,14 @@ class _SliceEstimator(Estimator):
         self._sample = SliceSample(np.empty(0, dtype=np.int64), False)
 
     def rates(self) -> dict[str, float]:
-        return {event_type: self._given_rates[event_type] for event_type in self._query.event_types}
+        return {event_type: self._given_rates[event_type] for event_type in measured_types(self._query)}
 
     def meetings(self) -> dict[Pair, float]:
         """Not from slices, which are drawn where types occur."""
         return {}
+
+    def _measure_runs(self, branch: Query, alias: str, rows: Ints) -> None:
+        """Not from slices, which hold parts of runs: formulas say how many there are."""
 
     @property
     def _span_us(self) -> int:
@@ -187,7 +190,7 @@ class _SliceEstimator(Estimator):
     ) -> MeetingPairs:
         """Pairs at any distance in the sample, in either order, for positions whose events never meet there."""
         first, second = rows[one.alias], rows[other.alias]
-        names = f"'{one.type} {one.alias}' and '{other.type} {other.alias}'"
+        names = f"'{one.label} {one.alias}' and '{other.label} {other.alias}'"
         if len(first) and len(second):
             chosen, partners = (
                 side[self._rng.integers(0, len(side), min(self._pairs, len(first) * len(second)))]

@@ -20,10 +20,10 @@ import numpy as np
 from costmodel.sub_queries import CONFIDENCE, GroupRate, NegationShare, SubQuerySelectivity, check_share
 from decopa.errors import StatisticsError, did_you_mean
 from decopa.query.analysis import Position
-from decopa.query.members import is_self_pair
+from decopa.query.members import is_between_members
 from decopa.query.names import duration_text
-from decopa.query.pattern import Pattern
-from decopa.query.predicate import aliases_of
+from decopa.query.pattern import ANY_TYPE, Pattern
+from decopa.query.predicate import Predicate, aliases_of
 from decopa.query.query import MAX_WINDOW_US, Query
 
 #: More events in one window than this are a mistake in the unit.
@@ -184,13 +184,25 @@ class Statistics:
 
     def rate(self, position: Position) -> float:
         """Events per window that pass the conditions on this position alone."""
-        rate = self.rates.get(position.type)
+        types = (ANY_TYPE,) if position.strict else position.types
+        return sum(map(self._rate_of, types)) * self.filter_shares.get(position.alias, 1.0)
+
+    def right_types(self, position: Position) -> float:
+        """The share of the candidates of a position that are of its types: all, unless it is a STRICT one."""
+        if not position.strict:
+            return 1.0
+        return min(1.0, sum(map(self._rate_of, position.types)) / self._rate_of(ANY_TYPE))
+
+    def _rate_of(self, event_type: str) -> float:
+        rate = self.rates.get(event_type)
+        if rate is None and event_type == ANY_TYPE:  # not measured, so at least that of the types that are known
+            return sum(self.rates.values())
         if rate is None:
             raise StatisticsError(
-                f"no rate for event type '{position.type}' in {self.name}"
-                f"{did_you_mean(position.type, self.rates)}; {_MEASURE} or add its events per window"
+                f"no rate for event type '{event_type}' in {self.name}"
+                f"{did_you_mean(event_type, self.rates)}; {_MEASURE} or add its events per window"
             )
-        return rate * self.filter_shares.get(position.alias, 1.0)
+        return rate
 
     def selectivity(self, one: Position, other: Position, *, connected: bool) -> float:
         """Of all conditions between two positions (of a KL position with itself: between members of its group).
@@ -205,15 +217,15 @@ class Statistics:
         if self.default_selectivity is not None:
             return self.default_selectivity
         raise StatisticsError(
-            f"no selectivity for ({one.type}, {other.type}) in {self.name}, which a condition between '{one.alias}' "
+            f"no selectivity for ({one.label}, {other.label}) in {self.name}, which a condition between '{one.alias}' "
             f"and '{other.alias}' needs; {_MEASURE} or add it"
         )
 
     def meeting(self, one: Position, other: Position, *, ordered: bool) -> float:
         """How many times as often events of the two types meet as they would at even rates; the first before the second
         if they are `ordered`."""
-        follows = self.meetings.get((one.type, other.type), 1.0)
-        return follows if ordered else (follows + self.meetings.get((other.type, one.type), 1.0)) / 2
+        follows = self.meetings.get((one.label, other.label), 1.0)
+        return follows if ordered else (follows + self.meetings.get((other.label, one.label), 1.0)) / 2
 
     @property
     def measured(self) -> bool:
@@ -253,14 +265,13 @@ class Statistics:
                 joined = pair_of(one.alias, other.alias) in connected
                 value = self.selectivity(one, other, connected=joined)
                 if joined and self._given(one, other) is None:
-                    notices.append(
-                        f"no selectivity for ({one.type}, {other.type}) in {self.name}: assumed its default, {value:g}"
-                    )
+                    pair = f"({one.label}, {other.label})"
+                    notices.append(f"no selectivity for {pair} in {self.name}: assumed its default, {value:g}")
         return tuple(dict.fromkeys(notices))
 
     def _given(self, one: Position, other: Position) -> float | None:
         by_alias = self._alias_values.get(pair_of(one.alias, other.alias))
-        return by_alias if by_alias is not None else self._type_values.get(pair_of(one.type, other.type))
+        return by_alias if by_alias is not None else self._type_values.get(pair_of(one.label, other.label))
 
     @cached_property
     def _type_values(self) -> dict[Pair, float]:
@@ -295,13 +306,35 @@ def connected_pairs(query: Query) -> frozenset[Pair]:
     out makes rates too high rather than too low. A measured sub-query selectivity can take it into account.
     """
     pairs = set()
-    for predicate in query.where:
+    for predicate in query.conditions:
         named = sorted(aliases_of(predicate))
         if len(named) == 2:
             pairs.add(pair_of(*named))
-        elif len(named) == 1 and named[0] in query.kleene_aliases and is_self_pair(predicate, named[0]):
+        elif len(named) == 1 and named[0] in query.kleene_aliases and is_between_members(predicate, named[0]):
             pairs.add(pair_of(named[0], named[0]))
+    for alias in deciding_alone(query):
+        pairs.add(pair_of(alias, alias))
     return frozenset(pairs)
+
+
+def deciding_alone(query: Query) -> dict[str, tuple[Predicate, ...]]:
+    """The conditions on one event that follows in a NEXT: they decide once it is chosen, so they are no filters.
+
+    Their selectivity is that of the alias with itself.
+    """
+    found: dict[str, tuple[Predicate, ...]] = {}
+    for predicate in query.where:
+        (alias, *more) = aliases_of(predicate)
+        if not more and alias in query.followers:
+            found[alias] = (*found.get(alias, ()), predicate)
+    return found
+
+
+def pair_conditions(query: Query, one: str, other: str) -> tuple[Predicate, ...]:
+    """The conditions on exactly two aliases that their selectivity stands for. If FILTER ties the two, it is the share
+    of candidates that FILTER lets pass, and deciding conditions between the same two count as always true."""
+    skips = tuple(predicate for predicate in query.skips if aliases_of(predicate) == {one, other})
+    return skips or tuple(predicate for predicate in query.where if aliases_of(predicate) == {one, other})
 
 
 def neighbouring_positions(query: Query) -> Iterator[tuple[Position, Position]]:

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from decopa.errors import QueryError, StatisticsError
 from decopa.language.text.parser import parse
-from decopa.query.pattern import And, EventRef, Kleene, Not, Pattern, Seq
+from decopa.query.pattern import And, EventRef, Kleene, Pattern, Seq, children_of
 
 #: Where a number lies with a confidence of 95 %: so many standard errors to either side.
 CONFIDENCE = 1.96
@@ -135,12 +135,6 @@ def _is_plain(pattern: Pattern) -> bool:
 
 
 def _kleene_count(pattern: Pattern) -> int:
-    match pattern:
-        case EventRef():
-            return 0
-        case Kleene():
-            return 1
-        case Not():
-            return _kleene_count(pattern.child)
-        case _:
-            return sum(map(_kleene_count, pattern.children))
+    if isinstance(pattern, Kleene):
+        return 1
+    return sum(map(_kleene_count, children_of(pattern)))

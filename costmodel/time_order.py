@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from enum import Enum
 
-from decopa.query.pattern import And, EventRef, Kleene, Not, Pattern, Seq
+from decopa.query.pattern import And, EventRef, Except, Kleene, Next, Not, Pattern, Seq
 
 _ONE_EACH: Mapping[str, float] = {}
 
@@ -63,6 +63,8 @@ def positive_aliases(pattern: Pattern) -> tuple[list[str], list[str]]:
             return [], [pattern.child.alias]
         case Not():
             return [], []
+        case Except():
+            return positive_aliases(pattern.child)
         case _:
             below = [positive_aliases(child) for child in pattern.children]
             plain = itertools.chain.from_iterable(one for one, _ in below)
@@ -71,7 +73,9 @@ def positive_aliases(pattern: Pattern) -> tuple[list[str], list[str]]:
 
 def _log_and_factor(pattern: Pattern, *, with_kleene: bool) -> float:
     """The product of k over all AND, where k counts the children that have a plain (or any) event in them."""
-    if not isinstance(pattern, Seq | And):
+    if isinstance(pattern, Except):
+        return _log_and_factor(pattern.child, with_kleene=with_kleene)
+    if not isinstance(pattern, Seq | And | Next):
         return 0.0
     below = [(child, positive_aliases(child)) for child in pattern.children]
     children = [child for child, (plain, kleene) in below if plain or (with_kleene and kleene)]
@@ -86,7 +90,9 @@ def _log_orders(pattern: Pattern, sizes: Mapping[str, float]) -> tuple[float, fl
     if isinstance(pattern, Kleene):
         members = sizes.get(pattern.child.alias, 1)
         return members, math.lgamma(members + 1)
-    if not isinstance(pattern, Seq | And):
+    if isinstance(pattern, Except):
+        return _log_orders(pattern.child, sizes)
+    if not isinstance(pattern, Seq | And | Next):
         return 0, 0.0
     below = [_log_orders(child, sizes) for child in pattern.children]
     events = sum(count for count, _ in below)

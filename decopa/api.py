@@ -21,7 +21,7 @@ from decopa.choices import (
     Reading,
 )
 from decopa.errors import OutputError
-from decopa.language.text.parser import parse_workload
+from decopa.language.front import read_queries
 from decopa.planning.plan import Plan
 from decopa.query.query import Query
 from decopa.runs.calibration import calibrated, largest_branch, made_up_events
@@ -305,7 +305,7 @@ def make_plan(query: QueryLike, *, units: int = 1) -> Plan:
 def as_workload(query: QueryLike) -> tuple[Query, ...]:
     """The queries of a text, a query, or several."""
     if isinstance(query, str):
-        return parse_workload(query)
+        return read_queries(query)
     return (query,) if isinstance(query, Query) else tuple(query)
 
 

@@ -87,6 +87,8 @@ PART_FORMATS = ("parquet", "jsonl")
 COLUMN_KINDS = ("int", "float", "string", "bool", "time", "utc")
 #: Units of times that are numbers, with their names.
 TIME_UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+#: What numbers of a column are taken for, by its kind, if nobody says it.
+DEFAULT_TIME_UNITS = {"int": "us", "float": "s"}
 #: Kinds of live sources, formats of their payloads, and where a stream begins.
 SOURCE_KINDS = ("kafka", "nats", "folder", "tcp")
 PAYLOAD_FORMATS = ("json", "csv", "arrow")
@@ -94,6 +96,8 @@ STARTS = ("earliest", "latest")
 #: How long a partition may bring nothing before it no longer holds back the others.
 DEFAULT_IDLE_AFTER_S = 10.0
 
+#: Languages that a query can be written in.
+LANGUAGES = ("text", "eql")
 #: Names of the columns that every trace has.
 DEFAULT_ID, DEFAULT_TS, DEFAULT_TYPE = "id", "ts", "type"
 #: What a unit can do per second: one core of a common server, by `scripts/bench_engine`, rounded down. Planning needs

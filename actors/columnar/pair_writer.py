@@ -17,6 +17,14 @@ from shuffler.rows.layout import Layout, layout_of, member_column
 
 
 @dataclass(frozen=True)
+class Checks:
+    """Source of conditions: `plain` ones are expressions, `groups` are loops over members that clear `ok`."""
+
+    plain: tuple[str, ...]
+    groups: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Side:
     """A sub-query with the layout of its matches."""
 
@@ -110,6 +118,12 @@ class PairWriter:
 
         source = ConditionWriter(read, self.bound.column, self.constants).condition(predicate)
         self._require(source, sorted(alias for alias in aliases_of(predicate) if self.is_group(alias)))
+
+    def take_checks(self) -> Checks:
+        """What has been required since the last call."""
+        taken = Checks(tuple(self.checks), tuple(self.group_checks))
+        self.checks, self.group_checks = [], []
+        return taken
 
     def add_distinct(self, one: str, other: str) -> None:
         """Requires that two positions hold different events."""

@@ -17,10 +17,10 @@ from actors.columnar.output import BLOCK, CHUNK, Counters, OutputBlocks
 from actors.columnar.pair_writer import Side
 from actors.columnar.store import Store
 from actors.operators.base import OperatorSpec
-from actors.operators.closure_source import closure_source
+from actors.operators.closure_source import GroupShape, MemberChecks, closure_source
 from decopa.query.binding import BoundQuery
 from decopa.query.kernel import HELPERS, ConditionWriter, Constants
-from decopa.query.members import EARLIER, LATER
+from decopa.query.members import EARLIER, LATER, of_neighbours
 from decopa.query.predicate import Attr
 from shuffler.routing.table import NOTHING_YET, identity_columns
 from shuffler.rows.batch import Array, Batch, Indices, key_of, length_of, start_of
@@ -54,7 +54,10 @@ class Closure:
         self._constants = self._kernel.constants.arrays(spec.code_of)
         rows = BLOCK if spec.operator == spec.plan.root else CHUNK
         self._counting = spec.counting
-        self._all_pairs_fit = not spec.bound.self_pairs.get(self.alias, ())
+        position = spec.bound.query.position(self.alias)
+        related = (*spec.bound.self_pairs.get(self.alias, ()), *spec.bound.members_of(self.alias).all)
+        #: Every set of members is a group: nothing relates them, and no size is asked for.
+        self._any_subset = not related and not position.runs and (position.least, position.most) == (1, None)
         self._blocks = OutputBlocks(self.output.columns, rows)
         self._heap_blocks = OutputBlocks(self.output.groups[self.alias], 2 * rows)
 
@@ -161,7 +164,7 @@ class Closure:
         begins = rows.columns["min_ts"][members]
         ends = rows.columns[self.layout.place("max_ts")][members]
         spans = np.maximum.reduceat(ends, offsets[:-1]) - np.minimum.reduceat(begins, offsets[:-1])
-        simple = spans <= self.window_us if self._all_pairs_fit else np.zeros(len(sizes), dtype=np.bool_)
+        simple = spans <= self.window_us if self._any_subset else np.zeros(len(sizes), dtype=np.bool_)
         is_fresh = (marks[members] == fresh).astype(np.int64)
         news = np.add.reduceat(is_fresh, offsets[:-1])
         kinds, families = np.unique(np.stack([sizes, news])[:, simple], axis=1, return_counts=True)
@@ -180,7 +183,7 @@ class Closure:
         kernel, alias = self._kernel, self.alias
         deepest = int(np.max(np.diff(offsets)))
         state = np.zeros(3, dtype=np.int64)  # family, members chosen, next candidate
-        stacks = np.empty((4, deepest + 1), dtype=np.int64)
+        stacks = np.empty((5, deepest + 1), dtype=np.int64)
         inputs = [rows.columns["min_ts"], rows.columns[self.layout.place("max_ts")], marks, fresh]
         inputs += [rows.columns[name] for name in kernel.columns]
         inputs += self._constants
@@ -220,6 +223,12 @@ class _ClosureKernel:
 
         writer = ConditionWriter(read, lambda attr: bound.column(Attr(alias, attr.name)), self.constants)
         checks = [writer.condition(pair) for pair in bound.self_pairs.get(alias, ())]
+        single = bound.members_of(alias)
+        skips, decides, alone = (
+            " & ".join(writer.condition(of_neighbours(one)) for one in conditions)
+            for conditions in (single.skips, single.decides, single.alone)
+        )
+        position = bound.query.position(alias)
         special = {
             "min_ts": "low",
             "max_ts": "high",
@@ -242,7 +251,8 @@ class _ClosureKernel:
             len(closed),
             len(self.columns),
             self.constants.loading,
-            " & ".join(checks),
+            MemberChecks(" & ".join(checks), skips, decides, alone),
+            GroupShape(position.least, position.most, position.runs),
             [source for _, source in self.outputs],
             [source for _, source in self.members],
         )

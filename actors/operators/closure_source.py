@@ -3,7 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from textwrap import indent
+
+
+@dataclass(frozen=True, slots=True)
+class MemberChecks:
+    """Conditions as source: between every two members `one` and `other`; whether `other` is a candidate after its
+    neighbour `one`, whether the two decide for it, and whether `other` may be a member at all. Empty ones hold."""
+
+    pairs: str = ""
+    skips: str = ""
+    decides: str = ""
+    alone: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupShape:
+    """How many members a group has, and whether it is a run: each member the next one after the one before."""
+
+    least: int = 1
+    most: int | None = None
+    runs: bool = False
+
+
+def _follows(checks: MemberChecks, shape: GroupShape) -> str:
+    """Sets `ok` to whether `other` may follow the members chosen so far; in a run it also ends the search behind the
+    time of the first candidate."""
+    lines = [f"ok = {checks.alone or 'True'}"]
+    neighbour = ["if depth > 0:", "    one = np.uint64(members[np.uint64(begin + picked[np.uint64(depth - 1)])])"]
+    if shape.runs:
+        neighbour += [
+            "    place = np.uint64(depth - 1)",
+            "    if low_of[other] > follows[place]:",
+            "        candidate = size",
+            "        continue",
+            "    if low_of[other] <= high_of[one]:",
+            "        candidate += 1",
+            "        continue",
+            f"    if not ({checks.skips or 'True'}):",
+            "        candidate += 1",
+            "        continue",
+            "    follows[place] = low_of[other]",
+        ]
+    if checks.decides:
+        neighbour.append(f"    ok = ok and ({checks.decides})")
+    return "\n".join(lines + (neighbour if len(neighbour) > 2 else []))
 
 
 def closure_source(
@@ -11,14 +56,16 @@ def closure_source(
     closed: int,
     columns: int,
     constants: Sequence[str],
-    check: str,
+    checks: MemberChecks,
+    shape: GroupShape,
     outputs: Sequence[str],
     members: Sequence[str],
 ) -> str:
     """The module with `families` and `groups`.
 
-    `identity` columns and `closed` groups tell families apart, `check` is the condition between members `one` and
-    `other`; `outputs` and `members` are the values of the columns of a match and of its group's members.
+    `identity` columns and `closed` groups tell families apart. `checks` are conditions on members, and `shape` says
+    which groups are wanted. `outputs` and `members` are the values of the columns of a match and of its group's
+    members.
     """
     ids = [f"I{n}" for n in range(identity)]
     heaps = [f"{letter}{n}" for n in range(closed) for letter in ("B", "L", "H")]
@@ -40,7 +87,10 @@ def closure_source(
     groups = (
         _GROUPS.replace("<arguments>", ", ".join(arguments))
         .replace("    <constants>", indent("\n".join(constants) or "pass", " " * 4))
-        .replace("<check>", check or "True")
+        .replace("<check>", checks.pairs or "True")
+        .replace("            <follows>", indent(_follows(checks, shape), " " * 12))
+        .replace("<least>", str(shape.least))
+        .replace("<most>", str(shape.most if shape.most is not None else 2**62))
         .replace("                    <write>", indent("\n".join(write), " " * 20))
         .replace("                        <copy>", indent("\n".join(copy), " " * 24))
     )
@@ -107,7 +157,8 @@ def groups(state, stacks, offsets, members, window, min_ts, max_ts, marks, fresh
     """Walks through the subsets of each family depth first, writing those with a fresh member, until the family list
     or the room ends; `state` and `stacks` keep the place."""
     <constants>
-    picked, lows, highs, news = stacks[0], stacks[1], stacks[2], stacks[3]
+    picked, lows, highs, news, follows = stacks[0], stacks[1], stacks[2], stacks[3], stacks[4]
+    low_of, high_of = min_ts, max_ts
     family, depth, candidate = state[0], state[1], state[2]
     count = offsets.shape[0] - 1
     room = O0.shape[0]
@@ -141,11 +192,11 @@ def groups(state, stacks, offsets, members, window, min_ts, max_ts, marks, fresh
                 high = max(high, highs[above])
                 new += news[above]
             compared += 1
-            if high - low > window:  # members come in time order, so every later one is too far as well
+            if high - low > window or depth >= <most>:  # members come in time order: later ones are too far as well
                 candidate = size
                 continue
-            ok = True
-            for d in range(depth):
+            <follows>
+            for d in range(depth if ok else 0):
                 one = np.uint64(members[np.uint64(begin + picked[d])])
                 if not (<check>):
                     ok = False
@@ -156,8 +207,9 @@ def groups(state, stacks, offsets, members, window, min_ts, max_ts, marks, fresh
                 lows[top] = low
                 highs[top] = high
                 news[top] = new
+                follows[top] = 9223372036854775807
                 depth += 1
-                if new > 0:
+                if new > 0 and depth >= <least>:
                     row = np.uint64(members[np.uint64(begin + picked[0])])
                     u = np.uint64(found)
                     <write>

@@ -5,30 +5,44 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from actors.columnar.output import Counters
+from actors.operators.arrivals import Arrivals
 from actors.operators.base import LogicState, OperatorSpec
 from actors.operators.closure import Closure
 from actors.operators.join import JoinLogic
 from actors.operators.row_sets import FAMILIES
 from shuffler.routing.table import NOTHING_YET
-from shuffler.rows.batch import Batch
+from shuffler.rows.batch import Batch, joined
+from shuffler.rows.layout import layout_of
 
 
 class KleeneUnaryLogic:
-    """Takes strip matches, hash-partitioned so that a family meets on one unit."""
+    """Takes strip matches, hash-partitioned so that a family meets on one unit.
+
+    Groups of any members are formed as these arrive. Runs depend on what lies between, so their events wait until the
+    input is complete up to them.
+    """
 
     def __init__(self, spec: OperatorSpec) -> None:
         self.counters = Counters()
         self._closure = Closure(spec, self.counters)
         self._watermark = NOTHING_YET
         self.late_side: int | None = None
+        runs = self._closure.alias in spec.bound.query.run_aliases
+        self._arrivals = Arrivals(layout_of(spec.bound, spec.plan.inputs(spec.operator)[0].sub_query)) if runs else None
 
     def on_batch(self, side: int, batch: Batch) -> Iterator[Batch]:
-        yield from self._closure.extend(batch)
+        if self._arrivals is None:
+            yield from self._closure.extend(batch)
+        else:
+            self._arrivals.add(batch)
 
     def on_watermark(self, side: int, watermark_us: int) -> Iterator[Batch]:
         self._watermark = watermark_us
+        if self._arrivals is not None:
+            complete = self._arrivals.take_before(watermark_us)
+            if complete.length:
+                yield from self._closure.extend(complete)
         self._closure.forget(watermark_us)
-        return iter(())
 
     @property
     def output_watermark_us(self) -> int:
@@ -36,18 +50,25 @@ class KleeneUnaryLogic:
 
     @property
     def state_bytes(self) -> int:
-        return self._closure.store.nbytes
+        return self._closure.store.nbytes + (0 if self._arrivals is None else self._arrivals.nbytes)
 
     @property
     def state_rows(self) -> int:
-        return len(self._closure.store)
+        return len(self._closure.store) + (0 if self._arrivals is None else self._arrivals.rows)
 
     def snapshot(self) -> LogicState:
-        return LogicState({FAMILIES: self._closure.snapshot()}, (self._watermark,))
+        rows = self._closure.snapshot()
+        if self._arrivals is not None:
+            rows = joined([rows, *self._arrivals.batches])
+        return LogicState({FAMILIES: rows}, (self._watermark,))
 
     def restore(self, state: LogicState) -> None:
         (self._watermark,) = state.watermarks
-        self._closure.restore(state.rows[FAMILIES], self._watermark)
+        rows = state.rows[FAMILIES]
+        if self._arrivals is not None:
+            self._arrivals.add(rows)
+            rows = self._arrivals.take_before(self._watermark)
+        self._closure.restore(rows, self._watermark)
 
 
 class KleeneBinaryLogic:

@@ -55,7 +55,7 @@ class Pairing:
             (one, other)
             for one in sorted(self.left_aliases - self.right_aliases)
             for other in sorted(self.right_aliases - self.left_aliases)
-            if query.position(one).type == query.position(other).type
+            if query.position(one).may_share_with(query.position(other))
             and (one, other) not in query.order_constraints
             and (other, one) not in query.order_constraints
         )
@@ -67,7 +67,8 @@ class Pairing:
         return tuple(
             condition
             for condition in self.bound.conditions
-            if condition.aliases <= both
+            if condition.skips is None
+            and condition.aliases <= both
             and condition.useful_with(both)
             and not condition.aliases <= self.left_aliases
             and not condition.aliases <= self.right_aliases

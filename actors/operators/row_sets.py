@@ -21,6 +21,10 @@ FAMILIES = "families"
 PENDING = "pending"
 #: Negated matches that may still block a positive one.
 NEGATED = "negated"
+#: Matches that wait for what comes next.
+WAITING = "waiting"
+#: Matches of what follows in a NEXT that are not complete up to their time.
+CANDIDATES = "candidates"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,5 +61,11 @@ def row_sets(plan: QueryPlan, operator: PlanOperator) -> dict[str, RowSet]:
             return {
                 PENDING: RowSet(inputs[roles.main], roles.main),
                 NEGATED: RowSet(inputs[roles.other], roles.other),
+            }
+        case Rule.NEXT:
+            together = [None, None] if roles.hashed is None else [(key,) for key in roles.hashed]
+            return {
+                WAITING: RowSet(inputs[roles.main], roles.main, together[roles.main]),
+                CANDIDATES: RowSet(inputs[roles.other], roles.other, together[roles.other]),
             }
     raise ValueError(f"operator {operator.name} has no inputs, so nothing is stored for it")

@@ -210,7 +210,9 @@ def _growing(step: int) -> Iterator[int]:
 def without_conditions(query: Query, window_us: int) -> Query:
     """The pattern with single events for KL and without conditions between events: everything in order matches."""
     alone = tuple(predicate for predicate in query.where if len(aliases_of(predicate)) < 2)
-    return replace(query, pattern=strip_kleene(query.pattern, query.kleene_aliases), where=alone, window_us=window_us)
+    return replace(
+        query, pattern=strip_kleene(query.pattern, query.kleene_aliases), where=alone, skips=(), window_us=window_us
+    )
 
 
 def _measurement(title: str, unit: _Unit) -> Measurement:

@@ -26,6 +26,7 @@ from cluster.feeding import FeedBlock, pack_block
 from cluster.options import RayOptions
 from cluster.session import Session
 from costmodel.sustainable import delay_growth
+from decopa.errors import TraceError
 from decopa.planning.plan import Plan
 from decopa.query.binding import bind
 from shuffler.exchange.codecs import needed_attributes
@@ -58,6 +59,8 @@ class EndlessTrace:
         self.form: EventFormat = source.format
         self.name = source.name
         names = source.format.columns
+        if names.end is not None:
+            raise TraceError("a scaling test repeats events, which must be moments; leave out --end")
         self._ts, self._id = names.ts, names.id
         times = self.table.column(self._ts).combine_chunks()
         if not (is_clock(times.type) or pa.types.is_integer(times.type)):

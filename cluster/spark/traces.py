@@ -192,6 +192,8 @@ def load_trace(
     whose partitions are in time order already is taken as it is (they may be listed in any order); any other is sorted
     by Spark, into `partitions` blocks if given.
     """
+    if columns.end is not None:
+        raise TraceError(f"{name}: events that last are not read by Spark; leave out --end, or name a file")
     _check_missing(missing)
     _check_columns(df, columns, name)
     df = df if attributes is None else with_attributes(df, columns, attributes, name)

@@ -66,7 +66,7 @@ def calibrate_command(args: argparse.Namespace) -> None:
     from decopa.files import check_writable, write_text
     from decopa.runs.calibration import calibrated, largest_branch, made_up_events
 
-    query = largest_branch(read_queries(args.query))
+    query = largest_branch(read_queries(args.query, args.language))
     if args.out is not None:
         check_writable(args.out, args.overwrite, suffixes=())
     progress = progress_line(quiet=args.quiet)

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from shuffler.source.trace import TraceSource
 
 
-def read_queries(given: str) -> tuple[Query, ...]:
+def read_queries(given: str, language: str | None = None) -> tuple[Query, ...]:
     """The queries in a file, or in the argument itself if it is no file and looks like a query."""
-    from decopa.language.text.parser import parse_workload
+    from decopa.language.front import read_queries as parsed
 
     try:
         is_file = Path(given).is_file()
@@ -31,10 +31,10 @@ def read_queries(given: str) -> tuple[Query, ...]:
         is_file = False
     if not is_file:
         if "pattern" in given.lower() or len(given.split()) > 1:
-            return parse_workload(given)
+            return parsed(given, language)
         raise QueryError(f"no query file '{given}'; name one, or write the query itself: 'PATTERN SEQ(A a, B b) ...'")
     try:
-        return parse_workload(read_text(Path(given), QueryError))
+        return parsed(read_text(Path(given), QueryError), language)
     except QueryError as err:
         raise QueryError(f"{given}: {err}") from err
 
@@ -59,7 +59,7 @@ def trace_options(args: argparse.Namespace) -> TraceOptions:
     address = source_of(args) if hasattr(args, "follow") else None
     path = None if args.trace is None or args.trace == STANDARD_INPUT else str(args.trace)
     return TraceOptions(
-        TraceColumns(args.id, args.ts, args.type, args.ts_unit),
+        TraceColumns(args.id, args.ts, args.type, args.ts_unit, args.end),
         kinds=getattr(args, "schema", None) or {},
         assume_sorted=args.assume_sorted,
         nan_as_null=args.nan_as_null,

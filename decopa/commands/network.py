@@ -125,7 +125,7 @@ def network_stats(args: argparse.Namespace) -> None:
     from costmodel.network_file import to_json
     from decopa.files import check_writable, write_text
 
-    queries = read_queries(args.query)
+    queries = read_queries(args.query, args.language)
     if args.out is not None:
         check_writable(args.out, args.overwrite, suffixes=())
     measured, notices = _measured(args, queries)
@@ -156,7 +156,7 @@ def network_plan_command(args: argparse.Namespace) -> None:
     from decopa.files import check_writable, write_text
     from decopa.report.network_text import explain_network
 
-    queries = read_queries(args.query)
+    queries = read_queries(args.query, args.language)
     for path, suffixes in ((args.out, ()), (args.html, (".html",))):
         if path is not None:
             check_writable(path, args.overwrite, suffixes=suffixes)
@@ -212,7 +212,7 @@ def network_run(args: argparse.Namespace) -> None:
     from decopa.report.network_text import edge_table
     from decopa.runs.network import run_network
 
-    queries = read_queries(args.query)
+    queries = read_queries(args.query, args.language)
     for path, suffixes in ((args.out, None), (args.html, (".html",))):
         if path is not None:
             check_writable(path, args.overwrite, suffixes=suffixes)

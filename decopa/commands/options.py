@@ -12,6 +12,7 @@ from decopa.choices import (
     DEFAULT_INGESTED_PER_S,
     DEFAULT_TS,
     DEFAULT_TYPE,
+    LANGUAGES,
     OBJECTIVES,
     READINGS,
     STRATEGIES,
@@ -43,6 +44,9 @@ def described(parser: argparse.ArgumentParser, about: str, example: str) -> argp
 
 def add_query_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("query", metavar="QUERY", help=QUERY_HELP)
+    parser.add_argument(
+        "--language", choices=LANGUAGES, help="of the query (default: eql if it begins with SELECT, else text)"
+    )
 
 
 def add_trace_arguments(parser: argparse.ArgumentParser, *, required: bool, live: bool = False) -> None:
@@ -63,6 +67,7 @@ def add_trace_arguments(parser: argparse.ArgumentParser, *, required: bool, live
         choices=tuple(TIME_UNITS),
         help="of times that are numbers (default: us, or what makes them dates of our time, with a note; fractions: s)",
     )
+    parser.add_argument("--end", metavar="COL", help="the column with the times at which events end, if they last")
     parser.add_argument("--assume-sorted", action="store_true", help="refuse unsorted events instead of sorting them")
     parser.add_argument("--nan-as-null", action="store_true", help="treat NaN as a missing value instead of an error")
 

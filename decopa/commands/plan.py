@@ -35,7 +35,7 @@ def register(commands: Subparsers) -> None:
 def plan_command(args: argparse.Namespace) -> None:
     from decopa.files import check_writable, write_text
 
-    queries = read_queries(args.query)
+    queries = read_queries(args.query, args.language)
     if args.out is not None:
         check_writable(args.out, args.overwrite, suffixes=())
     from decopa.report.explain import explain

@@ -69,7 +69,7 @@ def register(commands: Subparsers) -> None:
 
 def run_command(args: argparse.Namespace) -> int:
     run_options.check(args)
-    queries = read_queries(args.query)
+    queries = read_queries(args.query, args.language)
     spec = run_options.spec_of(args)
     if args.dry_run:
         _show_placement(args, spec, queries)

@@ -96,7 +96,7 @@ def scale_command(args: argparse.Namespace) -> None:
     check_emulation(args)
     if args.target_rate and not args.emulate:
         raise DecoPaError("--target-rate sets the clock of emulated units; add --emulate, or leave it out")
-    queries = read_queries(args.query)
+    queries = read_queries(args.query, args.language)
     if args.out is not None and args.out.is_file():
         raise DecoPaError(f"'{args.out}' is a file; name a folder for the results")
     points = _measured(args, queries, strategies)

@@ -48,7 +48,7 @@ def stats_command(args: argparse.Namespace) -> None:
     from costmodel.stats_file import to_json
     from decopa.files import check_writable, write_text
 
-    queries = read_queries(args.query)
+    queries = read_queries(args.query, args.language)
     if len(queries) != 1:
         raise QueryError(f"{len(queries)} queries; statistics are those of one query: measure each on its own")
     if args.address is not None and not args.spark:

@@ -100,7 +100,7 @@ def _submit(args: argparse.Namespace) -> int:
     inner = make_parser().parse_args(args.job)
     query = getattr(inner, "query", None)
     if query is not None:
-        read_queries(query)  # a query that is wrong is told here, at once
+        read_queries(query, getattr(inner, "language", None))  # a query that is wrong is told here, at once
     shipment = ship(args.job, _flags(upload=args.upload), query=query)
     for path in shipment.outputs.values():
         _refuse_existing(path, getattr(inner, "overwrite", True))

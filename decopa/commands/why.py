@@ -35,7 +35,7 @@ def register(commands: Subparsers) -> None:
 def why_command(args: argparse.Namespace) -> None:
     from decopa.files import check_writable, write_text
 
-    queries = read_queries(args.query)
+    queries = read_queries(args.query, args.language)
     for path, suffix in ((args.json, ".json"), (args.html, ".html")):
         if path is not None:
             check_writable(path, args.overwrite, suffixes=(suffix,))

@@ -10,14 +10,14 @@ WITHIN 10 min
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, TypeAlias
 
 from decopa.errors import QueryError
-from decopa.query.names import duration_us
-from decopa.query.pattern import And, EventRef, Kleene, Not, Or, Pattern, Seq
+from decopa.language.constants import literal, window_us
+from decopa.query.pattern import And, EventRef, Except, Kleene, Next, Not, Or, Pattern, Seq
 from decopa.query.predicate import (
     AllOf,
     Among,
@@ -27,12 +27,15 @@ from decopa.query.predicate import (
     Call,
     Compare,
     Expr,
+    Like,
     Literal,
+    Missing,
     Negated,
     Negative,
     Predicate,
 )
 from decopa.query.query import Query
+from decopa.query.rewrite.strategy import with_strategy
 
 Constant: TypeAlias = int | float | str | bool | timedelta
 
@@ -76,7 +79,21 @@ class Value:
 
     def isin(self, values: Iterable[Constant]) -> Condition:
         """`a.x IN (1, 2)`."""
-        return Condition(Among(self.expression, tuple(_literal(value) for value in values)))
+        return Condition(Among(self.expression, tuple(literal(value) for value in values)))
+
+    def is_null(self) -> Condition:
+        """`a.x IS NULL`; `~a.x.is_null()` is IS NOT NULL."""
+        return Condition(Missing(self.expression))
+
+    def between(self, low: Operand, high: Operand) -> Condition:
+        """`a.x BETWEEN 1 AND 2`, both ends included."""
+        return (self >= low) & (self <= high)
+
+    def like(self, pattern: str, *, any_case: bool = False) -> Condition:
+        """`a.s LIKE 'x%'`; with `any_case` `lower(a.s) LIKE ...`."""
+        if not isinstance(self.expression, Attr):
+            raise QueryError(f"LIKE takes a text attribute, as in a.name.like('x%'), got {self.expression}")
+        return Condition(Like(self.expression, pattern, any_case))
 
     def __lt__(self, other: Operand) -> Condition:
         return self._compare("<", other)
@@ -170,14 +187,35 @@ PatternLike: TypeAlias = Event | Pattern
 
 
 # ------------------------------------------------------------------- patterns
-def event(event_type: str, alias: str | None = None) -> Event:
-    """One event of a type; without an alias it is called like its type, as in the text."""
-    return Event(EventRef(event_type, event_type if alias is None else alias))
+def event(event_type: str | Sequence[str], alias: str | None = None) -> Event:
+    """One event of a type, or of one of several: `event(["B", "C"], "x")`; `event("*", "x")` is of any type.
+
+    Without an alias it is called like its type, as in the text.
+    """
+    types = [event_type] if isinstance(event_type, str) else list(event_type)
+    if not types:
+        raise QueryError("an event needs a type, as in event('A', 'a')")
+    return Event(EventRef(types[0], types[0] if alias is None else alias, tuple(types[1:])))
 
 
 def seq(*children: PatternLike) -> Seq:
     """SEQ(...): one after the other."""
     return Seq(_patterns(children))
+
+
+def next_(*children: PatternLike) -> Next:
+    """NEXT(...): after the first pattern the next event of each position, one after the other."""
+    return Next(_patterns(children))
+
+
+def strict(*children: PatternLike) -> Next:
+    """STRICT(...): as NEXT, with no event of any type in between."""
+    return Next(_patterns(children), strict=True)
+
+
+def except_(pattern: PatternLike, absent: PatternLike) -> Except:
+    """EXCEPT(P, E): P without an E between its first and its last event."""
+    return Except(_pattern(pattern), _pattern(absent))
 
 
 def and_(*children: PatternLike) -> And:
@@ -190,9 +228,14 @@ def or_(*children: PatternLike) -> Or:
     return Or(_patterns(children))
 
 
-def kleene(child: Event) -> Kleene:
-    """KL(A a): one or more."""
-    return Kleene(_pattern(child))  # type: ignore[arg-type]  # Kleene itself refuses anything else, with a hint
+def kleene(child: Event, least: int = 1, most: int | None = None) -> Kleene:
+    """KL(A a): one or more; KL(A a){2,5} with `least` and `most`."""
+    return Kleene(_pattern(child), least, most)  # type: ignore[arg-type]  # Kleene itself refuses anything else
+
+
+def iterate(child: Event, least: int = 1, most: int | None = None) -> Kleene:
+    """ITER(A a): runs of neighbours."""
+    return Kleene(_pattern(child), least, most, runs=True)  # type: ignore[arg-type]
 
 
 def not_(child: PatternLike) -> Not:
@@ -208,7 +251,7 @@ def nseq(first: PatternLike, absent: PatternLike, last: PatternLike) -> Seq:
 # ---------------------------------------------------------- values, conditions
 def constant(value: Constant) -> Value:
     """A constant on the left of an operator, as in `constant(3) < a.x`, which Python would turn round otherwise."""
-    return Value(_literal(value))
+    return Value(literal(value))
 
 
 def dist_km(lat: Operand, lon: Operand, other_lat: Operand, other_lon: Operand) -> Value:
@@ -232,6 +275,18 @@ def max_(*values: Operand) -> Value:
     return _call("max", *values)
 
 
+def call(function: str, *arguments: Operand) -> Value:
+    """Any function of the language by its name, as in call("floor", a.x) or call("hour", a.ts)."""
+    return _call(function, *arguments)
+
+
+def prev(value: Value) -> Value:
+    """PREV(b.x): the attribute of the member before, in a group."""
+    if not isinstance(value, Value) or not isinstance(value.expression, Attr):
+        raise QueryError(f"prev takes an attribute, as in prev(b.x), got {value!r}")
+    return Value(replace(value.expression, previous=True))
+
+
 def forall(events: Sequence[Event], condition: Callable[[Event, Event], Condition | Value]) -> Condition:
     """The condition on every pair of the list, the first argument before the second in it."""
     pairs = [(one, other) for place, one in enumerate(events) for other in events[place + 1 :]]
@@ -246,22 +301,32 @@ def query(
     pattern: PatternLike,
     *,
     where: Condition | Value | Iterable[Condition | Value] = (),
+    filters: Condition | Value | Iterable[Condition | Value] = (),
+    strategy: str = "any",
+    by: str | None = None,
     within: str | timedelta | int,
     name: str = "q",
     returns: Iterable[Value] = (),
 ) -> Query:
     """The query; `within` is a duration as in the text, a timedelta, or whole microseconds.
 
-    Several conditions in `where` must all hold.
+    Several conditions in `where` must all hold; those in `filters` say which events a NEXT skips (FILTER). `strategy`
+    and `by` read a SEQ as STRATEGY does.
     """
-    conditions = (where,) if isinstance(where, Condition | Value) else tuple(where)
-    return Query(
+    built = Query(
         pattern=_pattern(pattern),
-        where=tuple(_condition(one).predicate for one in conditions),
-        window_us=_window_us(within),
+        where=_conditions(where),
+        window_us=window_us(within),
         name=name,
         returns=tuple(_returned(value) for value in returns),
+        skips=_conditions(filters),
     )
+    return with_strategy(built, strategy, by)
+
+
+def _conditions(given: Condition | Value | Iterable[Condition | Value]) -> tuple[Predicate, ...]:
+    several = (given,) if isinstance(given, Condition | Value) else tuple(given)
+    return tuple(_condition(one).predicate for one in several)
 
 
 def _patterns(children: tuple[PatternLike, ...]) -> tuple[Pattern, ...]:
@@ -271,7 +336,7 @@ def _patterns(children: tuple[PatternLike, ...]) -> tuple[Pattern, ...]:
 def _pattern(child: Any) -> Pattern:
     if isinstance(child, Event):
         return child._ref
-    if isinstance(child, EventRef | Seq | And | Or | Kleene | Not):
+    if isinstance(child, EventRef | Seq | Next | And | Or | Kleene | Not | Except):
         return child
     raise QueryError(f"expected an event or a pattern, got {child!r}; write it as in seq(event('A', 'a'), ...)")
 
@@ -296,19 +361,7 @@ def _expression(operand: Any) -> Expr:
         return operand.expression
     if isinstance(operand, Condition):
         raise QueryError(f"expected a number, string or attribute, found the condition '{operand.predicate}'")
-    return _literal(operand)
-
-
-def _literal(value: Any) -> Literal:
-    if isinstance(value, timedelta):
-        return Literal(_microseconds(value))
-    if isinstance(value, float) and not math.isfinite(value):
-        raise QueryError(f"{value} is not a finite number; leave the condition out, or compare with a number")
-    if isinstance(value, int) and not -(2**63) < value < 2**63:
-        raise QueryError(f"the number {value} does not fit into 64 bits; write it as float({value})")
-    if isinstance(value, bool | int | float | str):
-        return Literal(value)
-    raise QueryError(f"{value!r} is no constant of a query; use a number, a string, True, False or a timedelta")
+    return literal(operand)
 
 
 def _arithmetic(op: str, left: Operand, right: Operand) -> Value:
@@ -323,22 +376,3 @@ def _returned(value: Any) -> Attr:
     if isinstance(value, Value) and isinstance(value.expression, Attr):
         return value.expression
     raise QueryError(f"returns lists attributes, as in returns=[a.x], got {value!r}")
-
-
-def _window_us(within: Any) -> int:
-    if isinstance(within, timedelta):
-        return _microseconds(within)
-    if isinstance(within, int) and not isinstance(within, bool):
-        return within
-    if not isinstance(within, str):
-        raise QueryError(f"within={within!r}: give a duration such as '10 min', a timedelta, or whole microseconds")
-    microseconds = duration_us(within)
-    if microseconds is None:
-        raise QueryError(
-            f"within={within!r} is no duration, or not a whole number of microseconds; write it as in '10 min'"
-        )
-    return microseconds
-
-
-def _microseconds(duration: timedelta) -> int:
-    return duration // timedelta(microseconds=1)

@@ -19,10 +19,10 @@ def query_order(query: Query) -> QueryPlan:
     """The left-deep split of the baselines: positions in the order of the query, each KL closed by a binary split where
     it stands (the first one with the position after it), as the authors' published Hybrid plans do.
 
-    With NOT, or KL only, it is the engine's left-deep plan, which the paper does not describe.
+    With NOT, NEXT or ITER, or KL only, it is the engine's left-deep plan, which the paper does not describe.
     """
     plain = [position for position in query.positions if not position.kleene]
-    if query.negations or not plain or len(plain) == len(query.positions):
+    if query.negations or query.chosen_in_order or not plain or len(plain) == len(query.positions):
         return left_deep(query)
     order = list(query.aliases)
     first = next(alias for alias in order if alias not in query.kleene_aliases)

@@ -26,6 +26,7 @@ from decopa.choices import Reading
 from decopa.errors import PlanError
 from decopa.planning.algorithm1 import construct_as_printed
 from decopa.planning.baselines import query_order, split_of_plan
+from decopa.planning.chain_split import cheapest_split
 from decopa.planning.construct import construct, skeletons
 from decopa.planning.cover import JoinCover
 from decopa.planning.left_deep import left_deep
@@ -102,8 +103,9 @@ def candidates(
     """Splits that may be best: by throughput, by work, as the paper finds them, in query order."""
     yield Candidate(construct(space, units, capacity, reading))
     splits = [*least_work, split_of_plan(left_deep(space.query)), split_of_plan(query_order(space.query))]
-    with suppress(PlanError):  # more operators than units
-        splits.append(construct_as_printed(space, units, capacity, reading, seed=seed).split)
+    if not space.query.chosen_in_order:
+        with suppress(PlanError):  # more operators than units
+            splits.append(construct_as_printed(space, units, capacity, reading, seed=seed).split)
     for split in dict.fromkeys(splits):
         if len(split) <= units:
             yield Candidate(assign_units(space, split, units, capacity, reading))
@@ -114,7 +116,10 @@ def candidates(
 
 def least_work_splits(space: SplitSpace, capacity: Capacity) -> Iterator[Split]:
     """For each way to close KL positions last, the joins with the least sum of work: without shared positions, which
-    has the fewest operators, and with them."""
+    has the fewest operators, and with them. With NEXT or ITER, the split with the least work of all."""
+    if space.query.chosen_in_order:
+        yield cheapest_split(space, capacity)
+        return
     best: dict[bool, tuple[float, Split]] = {}
     for skeleton in skeletons(space):
         for shared in (False, True):

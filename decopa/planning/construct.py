@@ -17,6 +17,7 @@ from costmodel.throughput import units_needed
 from decopa.choices import Reading
 from decopa.errors import PlanError
 from decopa.planning.baselines import query_order, split_of_plan
+from decopa.planning.chain_split import cheapest_split
 from decopa.planning.cover import JoinCover
 from decopa.planning.exhaustive import best_assignment
 from decopa.planning.split import SplitSpace, Step, split_of
@@ -51,6 +52,8 @@ def construct(
 
     Without `search` the dynamic program alone decides, which is quicker and rarely worse.
     """
+    if space.query.chosen_in_order:
+        return assign_units(space, cheapest_split(space, capacity), units, capacity, reading)
     best: Assignment | None = None
     for skeleton in skeletons(space):
         found = _best_of(space, skeleton, units, capacity, reading)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from decopa.errors import PlanError
 from decopa.planning.plan import PlanOperator, QueryPlan
 from decopa.planning.subquery import SubQuery, negated_part
-from decopa.query.analysis import Scope
+from decopa.query.analysis import Chain, Negation, Scope
 from decopa.query.query import Query
 
 
@@ -41,13 +41,10 @@ class _Builder:
         self.query, self.order, self.parts = query, order, parts
         self.operators: list[PlanOperator] = []
 
-    def plain_parts(self, scope: Scope) -> list[SubQuery]:
-        """What is joined at `scope` before KL positions: prepared parts at the top, else one position after another."""
-        if self.parts and not scope:
-            positive = [part for part in self.parts if not part.scope(self.query)]
-            return [part for part in positive if not part.aliases <= self.query.kleene_aliases - part.closed]
-        here = [position for position in map(self.query.position, self.order) if position.scope == scope]
-        return [SubQuery(frozenset({position.alias})) for position in here if not position.kleene]
+    def given_parts(self, scope: Scope) -> list[SubQuery]:
+        """The prepared parts that are joined at `scope`; events of KL positions are closed later."""
+        positive = [part for part in self.parts if not scope and not part.scope(self.query)]
+        return [part for part in positive if not part.aliases <= self.query.kleene_aliases - part.closed]
 
     def add(self, sub_query: SubQuery, *inputs: PlanOperator) -> PlanOperator:
         name = f"o{len(self.operators) + 1}"
@@ -60,43 +57,80 @@ class _Builder:
 
     def scope_plan(self, scope: Scope) -> PlanOperator:
         """Plans everything positive at `scope` and the NOTs directly below it; returns the last operator."""
-        here = [position for position in map(self.query.position, self.order) if position.scope == scope]
-        plain = self.plain_parts(scope)
-        prepared = frozenset[str]().union(*(part.aliases for part in plain))
-        groups = [position.alias for position in here if position.kleene and position.alias not in prepared]
+        here = frozenset(alias for alias in self.order if self.query.scope_of(alias) == scope)
+        given = self.given_parts(scope)
+        prepared = frozenset[str]().union(*(part.aliases for part in given))
         pending = [
             negation
             for negation in self.query.negations
             if negation.scope[:-1] == scope and negation.aliases <= frozenset(self.order) - prepared
         ]
+        return self.part_plan(here - prepared, pending, given)
+
+    def part_plan(
+        self, aliases: frozenset[str], pending: list[Negation], given: Sequence[SubQuery] = ()
+    ) -> PlanOperator:
+        """Plans prepared parts and the given positions of one scope; takes NOTs out of `pending` as soon as they are
+        decided."""
+        chain = next((one for one in self.query.chains if one.aliases == aliases), None)
+        if chain is not None:
+            return self.chain_plan(chain, pending)
+        inner = self._outermost_chains(aliases)
+        order = [alias for alias in self.order if alias in aliases]
+        whole = {min(one.aliases, key=order.index): one for one in inner}
+        single = aliases.difference(*(one.aliases for one in inner)) if inner else aliases
+        late = self.query.kleene_aliases - self.query.run_aliases
+        plain = [a for a in order if a in whole or (a in single and a not in late)]
+        groups = [a for a in order if a in single and a in late]
+
+        def input_for(part: SubQuery | str) -> PlanOperator:
+            if isinstance(part, SubQuery):
+                return self.add(part)
+            if part in whole:
+                return self.chain_plan(whole[part], pending)
+            leaf = self.leaf(part)
+            return self.add(_closing(leaf.sub_query, part), leaf) if part in self.query.run_aliases else leaf
+
         # Without a plain position the first KL position starts as single events and is closed at the end.
-        first, unary = (plain.pop(0), None) if plain else (SubQuery(frozenset({groups[0]})), groups.pop(0))
-        done = self.add(first)
-
-        def ready_negations() -> None:
-            nonlocal done
-            for negation in tuple(pending):
-                context = self.query.context_of(negation)
-                formed = context & self.query.kleene_aliases <= done.sub_query.closed
-                if context <= done.sub_query.aliases and formed:
-                    pending.remove(negation)
-                    negated = self.scope_plan(negation.scope)
-                    assert negated.sub_query == negated_part(self.query, negation)
-                    done = self.add(_union(done, negated), done, negated)
-
-        ready_negations()
-        for part in plain:
-            leaf = self.add(part)
-            done = self.add(_union(done, leaf), done, leaf)
-            ready_negations()
+        parts: list[SubQuery | str] = [*given, *plain]
+        first, unary = (parts.pop(0), None) if parts else (groups[0], groups.pop(0))
+        done = self.decided(input_for(first), pending)
+        for part in parts:
+            other = input_for(part)
+            done = self.decided(self.add(_union(done, other), done, other), pending)
         for alias in groups:
             leaf = self.leaf(alias)
-            done = self.add(_closing(_union(done, leaf), alias), done, leaf)
-            ready_negations()
+            done = self.decided(self.add(_closing(_union(done, leaf), alias), done, leaf), pending)
         if unary is not None:
-            done = self.add(_closing(done.sub_query, unary), done)
-            ready_negations()
+            done = self.decided(self.add(_closing(done.sub_query, unary), done), pending)
         return done
+
+    def chain_plan(self, chain: Chain, pending: list[Negation]) -> PlanOperator:
+        """A NEXT from left to right: its first pattern, then one event at a time. Exact for every FILTER."""
+        done = self.part_plan(chain.head, pending)
+        for alias in chain.positions:
+            leaf = self.leaf(alias)
+            done = self.decided(self.add(_union(done, leaf), done, leaf), pending)
+        return done
+
+    def decided(self, done: PlanOperator, pending: list[Negation]) -> PlanOperator:
+        """`done` with every NOT of `pending` decided that depends on nothing else."""
+        for negation in tuple(pending):
+            context = self.query.context_of(negation)
+            formed = context & self.query.kleene_aliases <= done.sub_query.closed
+            if context <= done.sub_query.aliases and formed:
+                pending.remove(negation)
+                negated = self.scope_plan(negation.scope)
+                assert negated.sub_query == negated_part(self.query, negation)
+                done = self.add(_union(done, negated), done, negated)
+        return done
+
+    def _outermost_chains(self, aliases: frozenset[str]) -> list[Chain]:
+        found: list[Chain] = []
+        for chain in reversed(self.query.chains):  # outer ones first
+            if chain.aliases <= aliases and not any(chain.aliases <= outer.aliases for outer in found):
+                found.append(chain)
+        return found
 
 
 def _union(one: PlanOperator, other: PlanOperator) -> SubQuery:

@@ -195,7 +195,7 @@ class _Planner:
                 return baselines.state_parallel(branch)
             case "hybrid":
                 return baselines.hybrid(space, units)
-            case "decopa-paper":
+            case "decopa-paper" if not branch.chosen_in_order:  # which it does not describe
                 return to_plan(space, construct_as_printed(space, units, capacity, self.reading, seed=self.seed))
             case "exhaustive":
                 if len(branch.aliases) > MAX_POSITIONS:

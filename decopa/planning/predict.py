@@ -105,6 +105,10 @@ class _Predictor:
                 return Total(pairs.value + tried.value, pairs.rough or tried.rough)
             case Rule.NEGATION:
                 return self._looked_up(operator)
+            case Rule.NEXT:  # the first match that comes next ends the search
+                load = self._prices[operator.name].load().comparisons
+                compared = load.per_unit(operator.units) * self._plan.roles(operator).active_units
+                return self._total(compared, len(operator.sub_query.positive(self._query)), rough=True)
             case _:
                 return self._pairs(operator)
 

@@ -11,8 +11,13 @@ from dataclasses import dataclass
 from enum import Enum
 
 from decopa.planning.subquery import SubQuery
+from decopa.planning.succession import Succession, hash_key, succession_of
 from decopa.query.analysis import Negation
+from decopa.query.predicate import Attr
 from decopa.query.query import Query
+
+#: Stands for "both inputs" where the side to deal out is named: a NEXT with a key hashes both.
+BOTH = 2
 
 
 class Rule(Enum):
@@ -24,6 +29,7 @@ class Rule(Enum):
     KLEENE_BINARY = "kleene-binary"
     NEGATION = "negation"
     VIEW = "view"
+    NEXT = "next"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +37,10 @@ class Roles:
     """The rule of an operator and the parts that its inputs play; sides are places in its list of inputs.
 
     `main` is the side that its matches grow out of: the strip matches of a unary Kleene split, the rest of the pattern
-    of a binary one, the positive part of a negation, the left side of a join. `formed` names the KL positions whose
-    groups it forms; a valid Kleene split forms one. `negation` is the NOT that a negation decides.
+    of a binary one, the positive part of a negation, the left side of a join, what comes first in a NEXT. `formed`
+    names the KL positions whose groups it forms; a valid Kleene split forms one. `negation` is the NOT that a negation
+    decides, `succession` how the inputs of a NEXT follow each other, and `keys` the attributes by which both can be
+    hashed, if FILTER has any.
 
     `dealt` is the side whose matches are dealt out among its units, None if all are broadcast. Then every unit would
     find the same matches, so `active_units` is 1 whatever the plan gives it.
@@ -44,6 +52,8 @@ class Roles:
     negation: Negation | None = None
     dealt: int | None = None
     active_units: int = 1
+    succession: Succession | None = None
+    keys: tuple[Attr, Attr] | None = None
 
     @property
     def other(self) -> int:
@@ -58,10 +68,20 @@ class Roles:
 
     @property
     def may_deal(self) -> tuple[int, ...]:
-        """The sides that units may share (Def. 5): either of a join, otherwise `main` only."""
+        """The sides that units may share (Def. 5): either of a join, BOTH of a NEXT with a key, else `main` only."""
         if self.rule in (Rule.LEAF, Rule.VIEW):
             return ()
+        if self.rule is Rule.NEXT and self.keys is not None:
+            return (BOTH,)
         return (0, 1) if self.rule is Rule.JOIN else (self.main,)
+
+    @property
+    def hashed(self) -> tuple[str, str] | None:
+        """The columns by which the inputs of a NEXT are hashed, if both are dealt out; else None."""
+        if self.keys is None or self.dealt != BOTH:
+            return None
+        one, other = (f"{attr.alias}.{attr.name}" for attr in self.keys)
+        return one, other
 
     def strip(self, sub_query: SubQuery) -> SubQuery:
         """The sub-query of a Kleene split before its groups are formed (strip of 4.1)."""
@@ -87,7 +107,14 @@ def roles_of(
         return Roles(Rule.KLEENE_BINARY, rest, formed, None, dealt, active)
     depths = [len(one.scope(query)) for one in inputs]
     if len({one.scope(query) for one in inputs}) == 1:
-        return Roles(Rule.JOIN, 0, formed, None, dealt, active)
+        step = succession_of(query, inputs)
+        if step is None:
+            return Roles(Rule.JOIN, 0, formed, None, dealt, active)
+        key = hash_key(query, inputs[step.left], step)
+        keys = key if key is None or step.left == 0 else (key[1], key[0])
+        if len(partitioned) == 2 and all(partitioned):
+            dealt = BOTH
+        return Roles(Rule.NEXT, step.left, formed, None, dealt, active, step, keys)
     positive = depths.index(min(depths))
     decided = [one for one in sub_query.negations(query) if not one.aliases & inputs[positive].aliases]
     return Roles(Rule.NEGATION, positive, formed, decided[0] if len(decided) == 1 else None, dealt, active)

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from costmodel.formulas import RateFormula
-from costmodel.pricing import Flow, Join, KleeneBinary, KleeneUnary, Measured, Negation, PricedOperator
+from costmodel.pricing import Flow, Join, KleeneBinary, KleeneUnary, Measured, Negation, Next, PricedOperator
 from costmodel.rates import QueryRates
 from decopa.planning.keys import Keys
-from decopa.planning.roles import Roles, Rule, roles_of
+from decopa.planning.roles import BOTH, Roles, Rule, roles_of
 from decopa.planning.subquery import SubQuery, negated_part
-from decopa.query.analysis import Scope
+from decopa.planning.succession import own_chain, problems
+from decopa.query.analysis import Chain, Scope
 from decopa.query.query import Query
 
 
@@ -27,6 +28,11 @@ class Step:
     @property
     def sort_key(self) -> tuple[object, ...]:
         return (self.sub_query.sort_key, tuple(one.sort_key for one in self.inputs))
+
+
+def dealt_inputs(step: Step, dealt: int) -> tuple[SubQuery, ...]:
+    """The inputs that a choice deals out: none (-1), one of them, or BOTH."""
+    return step.inputs if dealt == BOTH else step.inputs[dealt : dealt + 1] if dealt >= 0 else ()
 
 
 #: A split holds each sub-query once, however many others are matched from it; leaves have no step.
@@ -57,6 +63,17 @@ class SplitSpace:
 
     def steps(self, sub_query: SubQuery) -> Iterator[Step]:
         """Every way to match a sub-query from smaller ones; none for a leaf."""
+        if not self.query.chosen_in_order:
+            yield from self._steps(sub_query)
+            return
+        chain = own_chain(self.query, sub_query)
+        ways = self._steps(sub_query) if chain is None else self._chain_steps(sub_query, chain)
+        for step in ways:
+            parts = [(sub_query, step.inputs), *((one, ()) for one in step.inputs)]
+            if not any(True for part, inputs in parts for _ in problems(self.query, part, inputs)):
+                yield step
+
+    def _steps(self, sub_query: SubQuery) -> Iterator[Step]:
         if len(sub_query.aliases) == 1 and not sub_query.closed:
             return
         yield from self._joins(sub_query)
@@ -67,11 +84,37 @@ class SplitSpace:
             if len(sub_query.positive(self.query)) > 1:
                 rest = SubQuery(sub_query.aliases - {alias}, sub_query.closed - {alias})
                 yield Step(sub_query, (rest, SubQuery(frozenset({alias}))))
+        yield from self._negation_steps(sub_query)
+
+    def _negation_steps(self, sub_query: SubQuery) -> Iterator[Step]:
         for negation in sub_query.negations(self.query):
             positive = SubQuery(sub_query.aliases - negation.aliases, sub_query.closed - negation.aliases)
             context = self.query.context_of(negation)
             if context <= positive.aliases and context & self.query.kleene_aliases <= positive.closed:
                 yield Step(sub_query, (positive, negated_part(self.query, negation)))
+
+    def _chain_steps(self, sub_query: SubQuery, chain: Chain) -> Iterator[Step]:
+        """Two runs of a NEXT, one after the other or sharing events, and NOTs decided on the whole."""
+        run = chain.run_of(sub_query.positive(self.query))
+        assert run is not None
+        for cut in run[1:]:
+            yield from self._run_pairs(sub_query, chain, range(run.start, cut), range(cut, run.stop))
+            for shared in range(run.start + 1, cut):
+                yield from self._run_pairs(sub_query, chain, range(run.start, cut), range(shared, run.stop))
+        yield from self._negation_steps(sub_query)
+
+    def _run_pairs(self, sub_query: SubQuery, chain: Chain, left: range, right: range) -> Iterator[Step]:
+        """The step that joins two runs; each NOT is decided on the left if its context is there, else on the right."""
+        sides = [set().union(*chain.elements[one.start : one.stop]) for one in (left, right)]
+        positive = [frozenset(side) for side in sides]
+        for negation in sub_query.negations(self.query):
+            context = self.query.context_of(negation)
+            holders = [side for side in (0, 1) if context <= positive[side]]
+            if not holders:
+                return
+            sides[holders[0]] |= negation.aliases
+        parts = [SubQuery(frozenset(side), sub_query.closed & side) for side in sides]
+        yield Step(sub_query, (parts[0], parts[1]))
 
     def _joins(self, sub_query: SubQuery) -> Iterator[Step]:
         """Pairs of proper sub-queries that cover it, in one order each; they may share positions."""
@@ -91,10 +134,16 @@ class SplitSpace:
                 yield Step(sub_query, (sides[0], sides[1]))
 
     def _blocks(self, sub_query: SubQuery) -> list[frozenset[str]]:
-        """What a join may put on either side: single positive positions and whole negated parts."""
+        """What a join may put on either side: single positive positions, whole NEXTs and whole negated parts."""
         negated = [negation.aliases for negation in sub_query.negations(self.query)]
-        positive = [frozenset({alias}) for alias in self.query.aliases if alias in sub_query.positive(self.query)]
-        return positive + negated
+        positive = sub_query.positive(self.query)
+        chains: list[frozenset[str]] = []
+        for chain in reversed(self.query.chains):  # outer ones first
+            if chain.aliases <= positive and not any(chain.aliases <= outer for outer in chains):
+                chains.append(chain.aliases)
+        single = positive.difference(*chains) if chains else positive
+        blocks = [frozenset({alias}) for alias in self.query.aliases if alias in single] + chains
+        return blocks + negated
 
     def _negation_closed(self, side: SubQuery, scope: Scope) -> bool:
         """Whether a side of a join at `scope` has something positive, and with every NOT all that it depends on."""
@@ -129,13 +178,15 @@ class SplitSpace:
 
     def _price(self, step: Step, partitioned: int) -> PricedOperator:
         flows = [
-            Flow(self.rates.formula(one.aliases, one.closed), partitioned=side == partitioned)
+            Flow(self.rates.formula(one.aliases, one.closed), partitioned=partitioned in (side, BOTH))
             for side, one in enumerate(step.inputs)
         ]
         matches = self.rates.formula(step.sub_query.aliases, step.sub_query.closed)
-        if self.keys is not None:
-            return Measured(tuple(flows), self._compared(step, self.keys, matches), matches)
         roles = self.roles(step)
+        if (
+            self.keys is not None and roles.rule is not Rule.NEXT
+        ):  # a NEXT compares what its formula says, measured or not
+            return Measured(tuple(flows), self._compared(step, self.keys, matches), matches)
         match roles.rule:
             case Rule.KLEENE_UNARY:
                 return KleeneUnary(flows[0], matches)
@@ -144,6 +195,8 @@ class SplitSpace:
                 return KleeneBinary(flows[roles.main], flows[roles.other], groups, matches)
             case Rule.NEGATION:
                 return Negation(flows[roles.main], flows[roles.other], matches)
+            case Rule.NEXT:
+                return Next(flows[roles.main], flows[roles.other], matches)
             case _:
                 return Join(flows[0], flows[1], None, matches)
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import networkx as nx
 
-from decopa.planning.plan import QueryPlan
+from decopa.planning.plan import PlanOperator, QueryPlan
+from decopa.planning.roles import BOTH
 
 
 def spread_units(plan: QueryPlan, units: int) -> QueryPlan:
@@ -14,14 +15,15 @@ def spread_units(plan: QueryPlan, units: int) -> QueryPlan:
 
     With fewer units than operators, neighbouring operators share one. An operator with several units gets one input
     partitioned: of a join the first, of a binary Kleene split the one without the Kleene position, of a negation the
-    positive one; that is valid for left-deep plans, in which every operator has one successor.
+    positive one, of a NEXT the first or, if FILTER has a key, both (by hash); that is valid for left-deep plans, in
+    which every operator has one successor.
     """
     working = [operator for operator in plan.operators if operator.inputs]
     if units < len(working):
         return _sharing_units(plan, units)
     share, extra = divmod(units - len(working), len(working) or 1)
     given = {operator.name: 1 + share + (1 if place < extra else 0) for place, operator in enumerate(reversed(working))}
-    dealt_out = {operator.inputs[plan.roles(operator).main] for operator in working if given[operator.name] > 1}
+    dealt_out = {name for operator in working if given[operator.name] > 1 for name in _dealt_inputs(plan, operator)}
     return replace(
         plan,
         operators=tuple(
@@ -29,6 +31,11 @@ def spread_units(plan: QueryPlan, units: int) -> QueryPlan:
             for operator in plan.operators
         ),
     )
+
+
+def _dealt_inputs(plan: QueryPlan, operator: PlanOperator) -> tuple[str, ...]:
+    roles = plan.roles(operator)
+    return operator.inputs if BOTH in roles.may_deal else (operator.inputs[roles.main],)
 
 
 def _sharing_units(plan: QueryPlan, units: int) -> QueryPlan:

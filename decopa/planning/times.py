@@ -8,11 +8,17 @@ from decopa.planning.subquery import SubQuery
 from decopa.query.query import Query
 
 
-def needed_times(query: Query, sub_query: SubQuery) -> list[str]:
-    """Times of positions that a later order check or negation looks at, as `alias.first` and `alias.last`."""
+def needed_times(query: Query, sub_query: SubQuery, *, lasting: bool = False) -> list[str]:
+    """Times of positions that a later order check or negation looks at, as `alias.first` and `alias.last`; `lasting`
+    says that events have an end besides their start."""
     positive, scope = sub_query.positive(query), sub_query.scope(query)
     later = [p.alias for p in query.positions if p.scope == scope and p.alias not in positive]
     found: dict[str, None] = {}
+    if lasting and len(positive) > 1:
+        # Of events that last, the one that ends first comes next: a run of a NEXT says when its first event ends.
+        found |= {
+            f"{alias}.last": None for alias in earliest(query.order_constraints, positive & query.followers.keys())
+        }
     for other in later:
         for alias in last_before(query.order_constraints, positive, other):
             found[f"{alias}.last"] = None

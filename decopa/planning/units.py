@@ -13,7 +13,8 @@ from costmodel.throughput import AssignedOperator, Scaling, largest_scaling
 from decopa.choices import Reading
 from decopa.errors import PlanError
 from decopa.planning.plan import PlanOperator, QueryPlan
-from decopa.planning.split import Split, SplitSpace, Step
+from decopa.planning.roles import BOTH
+from decopa.planning.split import Split, SplitSpace, Step, dealt_inputs
 from decopa.planning.subquery import SubQuery
 
 
@@ -150,12 +151,17 @@ def _resolved(space: SplitSpace, split: Split, choice: tuple[int, ...]) -> tuple
 
 def _conflicts(split: Split, choice: Sequence[int]) -> list[int]:
     """Steps with two inputs dealt out, and the steps that want these inputs dealt out."""
-    dealt = {step.inputs[side] for step, side in zip(split, choice, strict=True) if side >= 0}
-    torn = {one for step in split for one in step.inputs if len(dealt.intersection(step.inputs)) > 1}
+    dealt = {one for step, side in zip(split, choice, strict=True) for one in dealt_inputs(step, side)}
+    split_up = [
+        step
+        for step, side in zip(split, choice, strict=True)
+        if side != BOTH and dealt.issuperset(step.inputs[:2]) and len(step.inputs) > 1
+    ]
+    torn = {one for step in split_up for one in step.inputs}
     return [
         index
         for index, (step, side) in enumerate(zip(split, choice, strict=True))
-        if side >= 0 and (step.inputs[side] in torn or len(dealt.intersection(step.inputs)) > 1)
+        if side >= 0 and (step in split_up or torn.intersection(dealt_inputs(step, side)))
     ]
 
 
@@ -164,9 +170,10 @@ def to_plan(space: SplitSpace, assignment: Assignment) -> QueryPlan:
     names: dict[SubQuery, str] = {}
     operators: list[PlanOperator] = []
     dealt = {
-        step.inputs[side]
+        one
         for step, side, count in zip(assignment.split, assignment.partitioned, assignment.units, strict=True)
-        if side >= 0 and count > 1
+        if count > 1
+        for one in dealt_inputs(step, side)
     }
 
     def add(sub_query: SubQuery, inputs: tuple[SubQuery, ...], units: int) -> None:

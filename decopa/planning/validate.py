@@ -12,6 +12,7 @@ from decopa.errors import PlanError, QueryError
 from decopa.planning.plan import Plan, PlanOperator, QueryPlan
 from decopa.planning.roles import Roles, Rule
 from decopa.planning.subquery import negated_part, whole
+from decopa.planning.succession import problems
 from decopa.planning.workload.validate import workload_problems
 
 
@@ -95,7 +96,11 @@ def _operator(plan: QueryPlan, operator: PlanOperator) -> Iterator[tuple[str, st
         yield "cover", f"{what}; inputs and operator must cover the same positions (Def. 2)"
         return
     yield from _negation_closed(plan, operator)
+    yield from problems(query, sub_query, [source.sub_query for source in inputs])
     partitioned = [source for source in inputs if source.partitioned]
+    if plan.rule(operator) is Rule.NEXT:
+        yield from _next(operator, plan.roles(operator), inputs)
+        return
     if len(partitioned) > 1:
         yield (
             "two-partitioned",
@@ -164,6 +169,28 @@ def _join(operator: PlanOperator, inputs: tuple[PlanOperator, ...]) -> Iterator[
     if left.closed & shared != right.closed & shared:
         torn = sorted((left.closed ^ right.closed) & shared)
         yield "kleene-mixed", f"'{torn[0]}' is a group in one input and a single event in the other"
+
+
+def _next(operator: PlanOperator, roles: Roles, inputs: tuple[PlanOperator, ...]) -> Iterator[tuple[str, str]]:
+    left, right = inputs[roles.main], inputs[roles.other]
+    if operator.sub_query.closed != left.sub_query.closed | right.sub_query.closed:
+        yield "kleene-lost", "an input has formed KL groups that this operator does not list as closed"
+    if not right.partitioned:
+        return
+    if not left.partitioned:
+        yield (
+            "next-input-partitioned",
+            f"the input {right.name} that follows is partitioned, so a unit may miss the next event; broadcast it, or "
+            f"partition input {left.name}, too, if FILTER has a key",
+        )
+    elif roles.hashed is None:
+        assert roles.succession is not None
+        yield (
+            "next-input-partitioned",
+            f"inputs {left.name} and {right.name} are both partitioned, but no FILTER requires an attribute of "
+            f"'{roles.succession.chosen}' to equal one of the events before, so a unit may miss the next event; "
+            f"broadcast input {right.name}",
+        )
 
 
 def _negation(

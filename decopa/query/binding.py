@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from decopa.errors import QueryError, did_you_mean
+from decopa.query.analysis import Position
 from decopa.query.implied import implied_comparisons
 from decopa.query.members import EARLIER, LATER, between_members
 from decopa.query.predicate import (
@@ -21,12 +22,14 @@ from decopa.query.predicate import (
     Call,
     Compare,
     Expr,
+    Like,
     Literal,
     Negative,
     Node,
     Predicate,
     aliases_of,
     attributes,
+    compares_neighbours,
     renamed,
     rewrite,
 )
@@ -42,14 +45,23 @@ EARTH_RADIUS_KM = 6371.0088
 class Derived:
     """A column that a leaf computes from the event's own attributes.
 
-    `axis` 0, 1 or 2 makes it a coordinate of the unit vector at (latitude, longitude) = `inputs`; otherwise it is
-    the single expression in `inputs`.
+    `axis` 0, 1 or 2 makes it a coordinate of the unit vector at (latitude, longitude) = `inputs`; `types` makes it
+    whether the event is of one of them, `like` whether its text is like that; otherwise it is the single expression
+    in `inputs`.
     """
 
     name: str
     inputs: tuple[Expr, ...]
     column: Column
     axis: int | None = None
+    types: tuple[str, ...] = ()
+    like: Like | None = None
+
+    @property
+    def attributes(self) -> frozenset[str]:
+        """The attributes that it is computed from."""
+        parts: tuple[Node, ...] = self.inputs if self.like is None else (self.like,)
+        return frozenset(attr.name for part in parts for attr in attributes(part))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +69,38 @@ class Condition:
     """A condition over several aliases, rewritten to refer to attributes and derived columns only.
 
     A condition that only follows from others names the aliases it was concluded over (`through`): it is of use where
-    none of them is bound.
+    none of them is bound. A FILTER condition names the position whose candidates it chooses among (`skips`). Other
+    conditions on events of a NEXT decide about a match once its events are chosen, those on one alias included.
+    `written` is the condition as the query has it, if it is one of the query's.
     """
 
     predicate: Predicate
     aliases: frozenset[str]
     through: frozenset[str] = frozenset()
+    skips: str | None = None
+    written: Predicate | None = None
 
     def useful_with(self, aliases: frozenset[str]) -> bool:
         return not self.through & aliases
+
+    def decided_in(self, aliases: frozenset[str]) -> bool:
+        """Whether matches of a sub-query on these positions fulfil the condition already; a single event, which may
+        be a candidate that FILTER or a NEXT has yet to choose, fulfils only what its leaf filters by."""
+        return self.aliases <= aliases and len(aliases) > 1
+
+
+@dataclass(frozen=True, slots=True)
+class MemberConditions:
+    """What a group's members fulfil one by one: `skips` say which events of a run are candidates after another,
+    `decides` must hold between neighbours, and `alone` for each member of a run by itself."""
+
+    skips: tuple[Predicate, ...] = ()
+    decides: tuple[Predicate, ...] = ()
+    alone: tuple[Predicate, ...] = ()
+
+    @property
+    def all(self) -> tuple[Predicate, ...]:
+        return (*self.skips, *self.decides, *self.alone)
 
 
 @dataclass(frozen=True)
@@ -81,6 +116,12 @@ class BoundQuery:
     derived: Mapping[str, tuple[Derived, ...]]
     conditions: tuple[Condition, ...]
     self_pairs: Mapping[str, tuple[Compare, ...]]
+    members: Mapping[str, MemberConditions] = field(default_factory=dict)
+
+    @cached_property
+    def lasting(self) -> bool:
+        """Whether events may be over later than they begin: those of the trace, or timers of the query."""
+        return self.schema.intervals or any(position.delay_us for position in self.query.positions)
 
     @cached_property
     def _derived_columns(self) -> dict[tuple[str, str], Column]:
@@ -91,32 +132,64 @@ class BoundQuery:
         derived = self._derived_columns.get((attr.alias, attr.name))
         return derived if derived is not None else self.schema.attributes[attr.name]
 
+    def members_of(self, alias: str) -> MemberConditions:
+        """What the members of a group fulfil one by one; nothing for an alias without such conditions."""
+        return self.members.get(alias, MemberConditions())
+
     @cached_property
     def source_attributes(self) -> frozenset[str]:
         """The attributes that have to be read from the trace at all."""
         used = {attr.name for predicates in self.filters.values() for p in predicates for attr in attributes(p)}
-        used |= {attr.name for columns in self.derived.values() for d in columns for e in d.inputs
-                 for attr in attributes(e)}  # fmt: skip
+        used |= {name for columns in self.derived.values() for derived in columns for name in derived.attributes}
         named = [attr for condition in self.conditions for attr in attributes(condition.predicate)]
-        named += [
-            Attr(alias, attr.name) for alias, pairs in self.self_pairs.items() for p in pairs for attr in attributes(p)
-        ]
+        within = {alias: [*self.self_pairs.get(alias, ()), *self.members_of(alias).all] for alias in self.query.aliases}
+        named += [Attr(alias, attr.name) for alias, parts in within.items() for p in parts for attr in attributes(p)]
         used |= {attr.name for attr in named if (attr.alias, attr.name) not in self._derived_columns}
+        if self.schema.intervals:
+            used.add("ts")
         return frozenset(used | {attr.name for attr in self.query.returns})
 
 
 def bind(query: Query, schema: Schema) -> BoundQuery:
     """Checks an OR-free query against the columns of a trace and splits its conditions by where they are decided."""
     binder = _Binder(query, schema)
+    if query.kleene_aliases and (schema.intervals or any(position.delay_us for position in query.positions)):
+        alias = min(query.kleene_aliases)
+        raise QueryError(
+            f"KL position '{alias}': groups beside events that last (--end, or a timer) are not supported; leave these "
+            "out, which makes events moments, or write the events of the group one by one"
+        )
     filters: dict[str, list[Predicate]] = {}
     conditions: list[Condition] = []
     self_pairs: dict[str, list[Compare]] = {}
+    members: dict[str, MemberConditions] = {}
+    for predicate in query.skips:
+        check_predicate(predicate, binder.column_of)
+        if compares_neighbours(predicate):
+            (alias,) = aliases_of(predicate)
+            known = members.get(alias, MemberConditions())
+            members[alias] = replace(known, skips=(*known.skips, predicate))
+            continue
+        named, alias = aliases_of(predicate), query.skipping_alias(predicate)
+        if len(named) == 1:
+            filters.setdefault(alias, []).append(predicate)
+        else:
+            skips = alias if alias in query.followers else None
+            conditions.append(Condition(binder.lower(predicate), named, skips=skips, written=predicate))
+    for alias, position in ((one.alias, one) for one in query.positions if one.strict):
+        conditions.append(Condition(binder.right_type(position), frozenset({alias})))
     for predicate in query.where:
         check_predicate(predicate, binder.column_of)
         named = aliases_of(predicate)
         alias = min(named)
-        if len(named) > 1:
-            conditions.append(Condition(binder.lower(predicate), named))
+        known = members.get(alias, MemberConditions())
+        if compares_neighbours(predicate):
+            members[alias] = replace(known, decides=(*known.decides, predicate))
+        elif len(named) == 1 and alias in query.run_aliases and between_members(predicate, alias) is None:
+            members[alias] = replace(known, alone=(*known.alone, binder.lower(predicate)))
+        elif len(named) > 1 or alias in query.followers:
+            # As a leaf filter, a condition on an event that follows in a NEXT would skip it instead of deciding.
+            conditions.append(Condition(binder.lower(predicate), named, written=predicate))
         elif alias in query.kleene_aliases and (pair := between_members(predicate, alias)) is not None:
             self_pairs.setdefault(alias, []).append(_MemberBinder(binder, alias).lower(pair))  # type: ignore[arg-type]
         else:
@@ -125,7 +198,7 @@ def bind(query: Query, schema: Schema) -> BoundQuery:
         binder.column_of(attr)
     for aggregate in () if query.summary is None else query.summary.aggregates:
         binder.check_aggregate(aggregate)
-    stated = [condition.predicate for condition in conditions]
+    stated = [condition.predicate for condition in conditions if condition.skips is None]
     for implied in implied_comparisons(stated, binder.comparable):
         named = aliases_of(implied.predicate)
         conditions.append(Condition(implied.predicate, named, implied.through))
@@ -136,6 +209,7 @@ def bind(query: Query, schema: Schema) -> BoundQuery:
         {alias: tuple(parts) for alias, parts in binder.derived.items()},
         tuple(conditions),
         {alias: tuple(parts) for alias, parts in self_pairs.items()},
+        members,
     )
 
 
@@ -172,11 +246,19 @@ class _Binder:
         kinds = {self._column_or_derived(attr).kind for attr in (one, other)}
         return len(kinds) == 1 and self.query.scope_of(one.alias) == self.query.scope_of(other.alias)
 
+    def right_type(self, position: Position) -> Predicate:
+        """The event is of the type that the position asks for: decided once per event, by its leaf."""
+        column = self._derive(position.alias, (), Column(Kind.BOOL), types=position.types)
+        return Compare("=", column, Literal(True))
+
     def lower(self, predicate: Predicate) -> Predicate:
         return rewrite(rewrite(predicate, self._distance), self._hoist)  # type: ignore[return-value]
 
     def _hoist(self, node: Node) -> Node | None:
-        """A derived column for a compound expression over one alias."""
+        """A derived column for a compound expression over one alias, and for a look at a text."""
+        if isinstance(node, Like):
+            looked_at = self._derive(node.operand.alias, (), Column(Kind.BOOL), like=node)
+            return Compare("=", looked_at, Literal(True))
         if not isinstance(node, Arithmetic | Call | Negative):
             return None
         named = aliases_of(node)
@@ -229,12 +311,20 @@ class _Binder:
         nullable = any(column_of_expression(part, self.column_of).nullable for part in pair)
         return tuple(self._derive(alias, pair, Column(Kind.FLOAT, nullable), axis) for axis in range(3))
 
-    def _derive(self, alias: str, inputs: tuple[Expr, ...], column: Column, axis: int | None = None) -> Attr:
+    def _derive(
+        self,
+        alias: str,
+        inputs: tuple[Expr, ...],
+        column: Column,
+        axis: int | None = None,
+        types: tuple[str, ...] = (),
+        like: Like | None = None,
+    ) -> Attr:
         columns = self.derived.setdefault(alias, [])
         for one in columns:
-            if (one.inputs, one.axis) == (inputs, axis):
+            if (one.inputs, one.axis, one.types, one.like) == (inputs, axis, types, like):
                 return Attr(alias, one.name)
-        columns.append(Derived(f"${len(columns)}", inputs, column, axis))
+        columns.append(Derived(f"${len(columns)}", inputs, column, axis, types, like))
         return Attr(alias, columns[-1].name)
 
 
@@ -248,9 +338,17 @@ class _MemberBinder(_Binder):
     def _column_or_derived(self, attr: Attr) -> Column:
         return super()._column_or_derived(Attr(self._alias, attr.name, attr.at))
 
-    def _derive(self, alias: str, inputs: tuple[Expr, ...], column: Column, axis: int | None = None) -> Attr:
+    def _derive(
+        self,
+        alias: str,
+        inputs: tuple[Expr, ...],
+        column: Column,
+        axis: int | None = None,
+        types: tuple[str, ...] = (),
+        like: Like | None = None,
+    ) -> Attr:
         own = tuple(renamed(one, {EARLIER: self._alias, LATER: self._alias}) for one in inputs)
-        return Attr(alias, super()._derive(self._alias, own, column, axis).name)  # type: ignore[arg-type]
+        return Attr(alias, super()._derive(self._alias, own, column, axis, types, like).name)  # type: ignore[arg-type]
 
 
 def unit_vector(latitude: float, longitude: float) -> tuple[float, float, float]:

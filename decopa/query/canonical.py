@@ -11,7 +11,8 @@ import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from decopa.query.pattern import EventRef, Kleene, Not, Pattern
+from decopa.query.analysis import Position
+from decopa.query.pattern import ANY_TYPE, EventRef, Pattern, children_of, with_children
 from decopa.query.predicate import Among, Compare, Predicate, aliases_of, renamed
 from decopa.query.query import Query
 
@@ -55,8 +56,16 @@ def normal_form(predicate: Predicate) -> Predicate:
 
 
 def shareable_aliases(query: Query) -> tuple[str, ...]:
-    """The positions that a fragment may have: outside of NOT, and no KL, whose groups each query forms itself."""
-    return tuple(p.alias for p in query.positions if not p.scope and not p.kleene)
+    """The positions that a fragment may have: of one type, outside of NOT, and no KL, whose groups each query forms
+    itself. None of a query with NEXT, whose events depend on all that happens in between."""
+    if query.chains or query.skips:
+        return ()
+    return tuple(p.alias for p in query.positions if _is_plain(p))
+
+
+def _is_plain(position: Position) -> bool:
+    odd = position.scope or position.kleene or position.others or position.strict or position.delay_us
+    return not odd and position.type != ANY_TYPE
 
 
 def canonical(query: Query, aliases: Collection[str]) -> tuple[CanonicalForm, dict[str, int]]:
@@ -94,12 +103,16 @@ def cover_problems(fragment: Query, covering: Collection[str], query: Query, nam
     """Why the sub-query of `fragment` on `covering` does not cover that of `query` on the keys of `names`, which say
     what each event is called in the fragment; nothing if it does."""
     found = []
+    if query.chains or query.skips or fragment.chains or fragment.skips:
+        return ["a query with NEXT shares nothing: its events depend on all that happens in between"]
     if len(set(names.values())) < len(names) or set(names.values()) != set(covering):
         return ["it must name each event of the other operator once"]
     for alias, other in names.items():
         mine, theirs = query.position(alias), fragment.position(other)
         if mine.type != theirs.type:
             found.append(f"'{alias}' is of type {mine.type}, but '{other}' of type {theirs.type}")
+        if mine.types != theirs.types or mine.strict or theirs.strict or mine.delay_us or theirs.delay_us:
+            found.append(f"'{alias}' takes other events than one type; such positions are not shared")
         if mine.scope or theirs.scope:
             found.append(f"'{alias}' is negated; each query decides its own NOT")
         if mine.kleene or theirs.kleene:
@@ -143,9 +156,7 @@ def renamed_query(query: Query, names: Mapping[str, str], name: str) -> Query:
     def change(node: Pattern) -> Pattern:
         if isinstance(node, EventRef):
             return replace(node, alias=names[node.alias])
-        if isinstance(node, Kleene | Not):
-            return replace(node, child=change(node.child))  # type: ignore[arg-type]
-        return replace(node, children=tuple(map(change, node.children)))
+        return with_children(node, tuple(map(change, children_of(node))))
 
     where = tuple(renamed(one, names) for one in query.where)
     return Query(change(query.pattern), where, query.window_us, name)  # type: ignore[arg-type]

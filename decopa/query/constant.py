@@ -27,6 +27,7 @@ from decopa.query.predicate import (
     Negative,
     Predicate,
     aliases_of,
+    compares_neighbours,
 )
 from decopa.query.query import Query
 
@@ -60,11 +61,13 @@ def constant_truth(predicate: Predicate) -> bool | None:
             if decisive in parts:
                 return decisive
             return None if None in parts else not decisive
+        case _:
+            return None
 
 
 def _branch_notices(branch: Query) -> Iterator[str]:
     open_conditions: list[tuple[Predicate, Predicate]] = []
-    for written in branch.where:
+    for written in branch.conditions:
         predicate = _as_meant(branch, written)
         truth = constant_truth(predicate)
         if truth is None:
@@ -90,7 +93,7 @@ def _consequence(branch: Query, predicate: Predicate) -> str:
     named = aliases_of(predicate)
     if named & branch.negated_aliases:
         return "so the NOT that it belongs to never blocks a match"
-    if _as_meant(branch, predicate) is not predicate:
+    if compares_neighbours(predicate) or _as_meant(branch, predicate) is not predicate:
         return f"so groups of '{min(named)}' have one member"
     return "so the query finds nothing"
 

@@ -24,6 +24,7 @@ from decopa.query.predicate import (
     Compare,
     Expr,
     Literal,
+    Missing,
     Negated,
     Negative,
     Predicate,
@@ -31,10 +32,31 @@ from decopa.query.predicate import (
 from decopa.query.schema import Kind
 from decopa.query.typing import ColumnOf, column_of_expression
 
-#: Module-level helper that generated code may call.
+HOUR_US = 3_600_000_000
+#: Module-level helpers that generated code may call.
 HELPERS = """@jit
 def number_or_nan(value):
     return np.nan if value == NULL else np.float64(value)
+
+
+@jit
+def quotient(dividend, divisor):
+    return np.nan if divisor == 0 else np.float64(dividend) / np.float64(divisor)
+
+
+@jit
+def remainder(dividend, divisor):
+    return np.nan if divisor == 0 else np.fmod(dividend, divisor)
+
+
+@jit
+def logarithm(value):
+    return np.log(value) if value > 0 else np.nan
+
+
+@jit
+def rounded(value):
+    return np.copysign(np.floor(np.abs(value) + 0.5), value)
 """
 
 
@@ -83,6 +105,15 @@ class ConditionWriter:
                 return "(" + " | ".join(map(self.condition, predicate.parts)) + ")"
             case Negated():
                 return f"(not {self.condition(predicate.part)})"
+            case Missing():
+                return self._missing(predicate.operand)
+        raise AssertionError(f"'{predicate}' is decided by the leaf of its event")
+
+    def _missing(self, operand: Expr) -> str:
+        column, source = column_of_expression(operand, self.column_of), self._plain(operand)
+        if column.kind is Kind.FLOAT:
+            return f"({source} != {source})"  # NaN differs from itself
+        return f"({source} == NULL)" if column.nullable else "False"
 
     def _compare(self, op: str, left: Expr, right: Expr) -> str:
         columns = [column_of_expression(side, self.column_of) for side in (left, right)]
@@ -119,6 +150,8 @@ class ConditionWriter:
             case Negative():
                 return f"(-{write(expr.operand)})"
             case Arithmetic():
+                if expr.op == "/":
+                    return f"quotient({write(expr.left)}, {write(expr.right)})"
                 return f"({write(expr.left)} {expr.op} {write(expr.right)})"
             case Call():
                 return self._call(expr.function, [write(argument) for argument in expr.arguments])
@@ -128,8 +161,20 @@ class ConditionWriter:
         match function:
             case "abs":
                 return f"abs({arguments[0]})"
-            case "sqrt":
-                return f"np.sqrt({arguments[0]})"
+            case "sqrt" | "floor" | "ceil" | "exp":
+                return f"np.{function}({arguments[0]})"
+            case "round":
+                return f"rounded({arguments[0]})"
+            case "log":
+                return f"logarithm({arguments[0]})"
+            case "pow":
+                return f"np.power({arguments[0]}, {arguments[1]})"
+            case "mod":
+                return f"remainder({arguments[0]}, {arguments[1]})"
+            case "hour":
+                return f"(({arguments[0]} // {HOUR_US}) % 24)"
+            case "weekday":  # the first of January 1970 was a Thursday
+                return f"(({arguments[0]} // {24 * HOUR_US} + 3) % 7 + 1)"
             case "min" | "max":
                 result = arguments[0]
                 for argument in arguments[1:]:  # np.minimum keeps NaN, so a missing argument makes all missing

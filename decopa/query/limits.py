@@ -59,7 +59,7 @@ def check_tree(root: Tree[Token]) -> None:
             if node.data == "arithmetic":
                 levels = len(below) - max(place, 1)
             else:
-                levels = int(node.data not in ("start", "statement", "event", "attribute", "name"))
+                levels = int(node.data not in ("start", "statement", "event", "attribute", "name", "member"))
             waiting.append((child, depth + levels))
 
 

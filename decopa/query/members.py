@@ -8,7 +8,8 @@ A condition that names one KL alias and nothing else compares two members in two
   from a point to the same point (`dist_km(b.lat, b.lon, b.lat, b.lon)`). The first mention is the earlier member's, the
   second the later one's. Nothing outside of such a *twin* may name the alias: nobody could tell which member it means.
 
-Anything else is about each member alone: `dist_km(b.start_lat, b.start_lon, b.end_lat, b.end_lon)` is one ride's way.
+A condition with PREV compares neighbours. Anything else is about each member alone: `dist_km(b.start_lat, b.start_lon,
+b.end_lat, b.end_lon)` is one ride's way.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dataclasses import replace
 
 from decopa.query.predicate import (
     Arithmetic,
+    Attr,
     Call,
     Compare,
     Expr,
@@ -26,6 +28,7 @@ from decopa.query.predicate import (
     aliases_of,
     attributes,
     children,
+    compares_neighbours,
     renamed,
     rewrite,
 )
@@ -34,14 +37,19 @@ from decopa.query.predicate import (
 EARLIER, LATER = "earlier", "later"
 
 
+def is_between_members(predicate: Predicate, alias: str) -> bool:
+    """Whether a condition compares members of one group with each other: every two, or neighbours."""
+    return aliases_of(predicate) == {alias} and (compares_neighbours(predicate) or is_self_pair(predicate, alias))
+
+
 def is_self_pair(predicate: Predicate, alias: str) -> bool:
-    """Whether a condition compares two members of a group, if the alias is a KL one."""
+    """Whether a condition compares every two members of a group, if the alias is a KL one."""
     return between_members(predicate, alias) is not None
 
 
 def between_members(predicate: Predicate, alias: str, *, earlier: str = EARLIER, later: str = LATER) -> Compare | None:
     """The condition with the attributes of the two members told apart; None if it is not one between members."""
-    if not isinstance(predicate, Compare) or aliases_of(predicate) != {alias}:
+    if not isinstance(predicate, Compare) or aliases_of(predicate) != {alias} or compares_neighbours(predicate):
         return None
     found = list(twins(predicate, alias))
     if not found:
@@ -62,6 +70,15 @@ def between_members(predicate: Predicate, alias: str, *, earlier: str = EARLIER,
         if isinstance(node, Arithmetic):
             return replace(node, left=first[0], right=second[0])  # type: ignore[arg-type]
         return replace(node, arguments=(*first, *second))  # type: ignore[arg-type]
+
+    return rewrite(predicate, tell_apart)  # type: ignore[return-value]
+
+
+def of_neighbours(predicate: Predicate, *, earlier: str = EARLIER, later: str = LATER) -> Predicate:
+    """A condition with PREV as one on two members: PREV is the earlier one's, everything else the later one's."""
+
+    def tell_apart(node: Node) -> Node | None:
+        return Attr(earlier if node.previous else later, node.name) if isinstance(node, Attr) else None
 
     return rewrite(predicate, tell_apart)  # type: ignore[return-value]
 

@@ -6,29 +6,50 @@ derived in `analysis`; here live only the nodes and what concerns one node at a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from decopa.errors import QueryError
-from decopa.query.names import is_plain, quoted
+from decopa.query.names import duration_text, is_plain, quoted
+
+#: Stands for every event type, as in `* a`.
+ANY_TYPE = "*"
 
 
 @dataclass(frozen=True, slots=True)
 class EventRef:
-    """`A a`: one event of type A, called a in predicates and in the result."""
+    """`A a`: one event of type A, called a in predicates and in the result.
+
+    `(A|B) a` is one event of either type: `others` holds the types after the first. `* a` is an event of any type.
+    `A a @ 5 s` is a timer: it begins with the event and is over `delay_us` microseconds after it.
+    """
 
     type: str
     alias: str
+    others: tuple[str, ...] = ()
+    delay_us: int = 0
 
     def __post_init__(self) -> None:
-        if not self.type or not self.alias:
+        if not 0 <= self.delay_us < 2**61:
+            raise QueryError(f"a timer runs for a positive time, got {self.delay_us} us; write it as in A a @ 5 s")
+        if not self.type or not self.alias or not all(self.others):
             raise QueryError("an event needs a type and an alias, as in SEQ(A a, B b)")
+        if len(set(self.types)) < len(self.types):
+            twice = next(name for name in self.types if self.types.count(name) > 1)
+            raise QueryError(f"the type '{twice}' is listed twice for '{self.alias}'; name each type once")
+        if self.others and ANY_TYPE in self.types:
+            raise QueryError(f"'*' stands for every type already; write * {self.alias}")
         if not is_plain(self.alias):
             raise QueryError(f"'{self.alias}' is no alias: use letters, digits and _, as in {quoted(self.type)} a1")
 
+    @property
+    def types(self) -> tuple[str, ...]:
+        return (self.type, *self.others)
+
     def __str__(self) -> str:
-        return f"{quoted(self.type)} {quoted(self.alias)}"
+        timer = f" @ {duration_text(self.delay_us)}" if self.delay_us else ""
+        return f"{types_text(self.types)} {quoted(self.alias)}{timer}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +68,61 @@ class Seq:
 
     def __str__(self) -> str:
         return _call("SEQ", self.children)
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """NEXT(P, B b, C c): after a match of P the next B, and after that B the next C.
+
+    The first child is any pattern. Each further one is an event: the earliest of its type that comes after the one
+    before it and passes the FILTER conditions on it; of several at that time, each. A NOT may stand between two, and
+    EXCEPT(P, E) among them forbids E from the event before P up to the last one of P. With `strict` (written STRICT)
+    events of every type are candidates, so the very next event must be of the right type.
+    """
+
+    children: tuple[Pattern, ...]
+    strict: bool = False
+
+    def __post_init__(self) -> None:
+        _check_children(self.name, self.children)
+        first = self.children[0]
+        if isinstance(first, Next) and first.strict == self.strict:
+            object.__setattr__(self, "children", (*first.children, *self.children[1:]))
+        flat: list[Pattern] = [self.children[0]]
+        for child in self.children[1:]:
+            # Left to right is the only reading: A;(B;C) is (A;B);C (3.2 of the NEXT paper, without predicates).
+            inner = child.children if isinstance(child, Next) and child.strict == self.strict else (child,)
+            flat += inner
+        object.__setattr__(self, "children", tuple(flat))
+        if isinstance(self.children[0], Not) or isinstance(self.children[-1], Not):
+            raise QueryError(
+                f"{self}: a NOT at an end of {self.name} has no event on one side; put it into a SEQ around"
+            )
+        for child in self.children[1:]:
+            _check_successor(self.name, child)
+
+    @property
+    def name(self) -> str:
+        return "STRICT" if self.strict else "NEXT"
+
+    def __str__(self) -> str:
+        return _call(self.name, self.children)
+
+
+@dataclass(frozen=True, slots=True)
+class Except:
+    """EXCEPT(P, E): a match of P without a match of E strictly between its first and its last event."""
+
+    child: Pattern
+    absent: Pattern
+
+    def __post_init__(self) -> None:
+        if isinstance(self.child, Not) or isinstance(self.absent, Not):
+            raise QueryError(f"{self}: NOT directly inside EXCEPT; write the event that must not occur, as in "
+                             "EXCEPT(NEXT(A a, B b), C c)")  # fmt: skip
+
+    def __str__(self) -> str:
+        return f"EXCEPT({self.child}, {self.absent})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +155,42 @@ class Or:
 
 @dataclass(frozen=True, slots=True)
 class Kleene:
-    """KL(A a): one or more A events; exactly one event type below it (3.1)."""
+    """KL(A a): a group of one or more A events; exactly one event below it (3.1).
+
+    `least` and `most` bound its size, as in KL(A a){2,5} and KL(A a){3,}. With `runs` (written ITER) a group is a run:
+    each member is the next A after the one before, in the sense of NEXT.
+    """
 
     child: EventRef
+    least: int = 1
+    most: int | None = None
+    runs: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.child, EventRef):
-            raise QueryError(f"KL takes one event type, got {self.child}; write it as in SEQ(KL(A a), B b)")
+            raise QueryError(
+                f"{self.name} takes one event type, got {self.child}; write it as in SEQ({self.name}(A a), B b)"
+            )
+        if self.child.delay_us:
+            raise QueryError(f"{self}: a group of timers is not supported; put @ behind a single event")
+        if self.least < 1:
+            raise QueryError(
+                f"{self} may be empty; a group has at least one member, so write {{1,...}} or leave it out"
+            )
+        if self.most is not None and self.most < self.least:
+            raise QueryError(
+                f"{self}: at most {self.most} is less than at least {self.least}; write {{{self.most},{self.least}}}"
+            )
+
+    @property
+    def name(self) -> str:
+        return "ITER" if self.runs else "KL"
 
     def __str__(self) -> str:
-        return f"KL({self.child})"
+        if (self.least, self.most) == (1, None):
+            return f"{self.name}({self.child})"
+        size = f"{self.least}" if self.least == self.most else f"{self.least},{'' if self.most is None else self.most}"
+        return f"{self.name}({self.child}){{{size}}}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,27 +207,55 @@ class Not:
         return f"NOT({self.child})"
 
 
-Pattern: TypeAlias = EventRef | Seq | And | Or | Kleene | Not
+Pattern: TypeAlias = EventRef | Seq | Next | And | Or | Kleene | Not | Except
+
+
+def children_of(pattern: Pattern) -> tuple[Pattern, ...]:
+    """The patterns directly below, from left to right; none below an event."""
+    match pattern:
+        case EventRef():
+            return ()
+        case Kleene() | Not():
+            return (pattern.child,)
+        case Except():
+            return (pattern.child, pattern.absent)
+        case _:
+            return pattern.children
+
+
+def with_children(pattern: Pattern, children: Sequence[Pattern]) -> Pattern:
+    """The same operator over other patterns."""
+    match pattern:
+        case EventRef():
+            return pattern
+        case Kleene() | Not():
+            return replace(pattern, child=children[0])  # type: ignore[arg-type]
+        case Except():
+            return Except(children[0], children[1])
+        case _:
+            return replace(pattern, children=tuple(children))
 
 
 def leaves(pattern: Pattern) -> Iterator[EventRef]:
     """The primitive patterns from left to right, negated and Kleene ones included."""
     if isinstance(pattern, EventRef):
         yield pattern
-    elif isinstance(pattern, Kleene | Not):
-        yield from leaves(pattern.child)
-    else:
-        for child in pattern.children:
-            yield from leaves(child)
+    for child in children_of(pattern):
+        yield from leaves(child)
 
 
 def type_form(pattern: Pattern) -> str:
     """The pattern written with types only, as the paper does: SEQ(A,B,AND(C,D))."""
     if isinstance(pattern, EventRef):
-        return pattern.type
-    if isinstance(pattern, Kleene | Not):
-        return f"{'KL' if isinstance(pattern, Kleene) else 'NOT'}({type_form(pattern.child)})"
-    return f"{type(pattern).__name__.upper()}({','.join(type_form(child) for child in pattern.children)})"
+        return "|".join(pattern.types) if not pattern.others else f"({'|'.join(pattern.types)})"
+    name = pattern.name if isinstance(pattern, Kleene | Next) else type(pattern).__name__
+    return f"{name.upper()}({','.join(type_form(child) for child in children_of(pattern))})"
+
+
+def types_text(types: Sequence[str]) -> str:
+    """Event types as query text: A, (A|B), or *."""
+    names = [name if name == ANY_TYPE else quoted(name) for name in types]
+    return names[0] if len(names) == 1 else f"({'|'.join(names)})"
 
 
 def _call(name: str, children: tuple[Pattern, ...]) -> str:
@@ -135,6 +265,31 @@ def _call(name: str, children: tuple[Pattern, ...]) -> str:
 def _check_children(name: str, children: tuple[Pattern, ...]) -> None:
     if not children:
         raise QueryError(f"{name} needs at least one child, as in {name}(A a, B b)")
+
+
+def _check_successor(name: str, child: Pattern) -> None:
+    """Raises unless `child` may follow in NEXT."""
+    if isinstance(child, EventRef | Not):
+        return
+    if isinstance(child, Except):
+        for inner in child.child.children if isinstance(child.child, Next) else (child.child,):
+            _check_successor(name, inner)
+        return
+    if isinstance(child, Or):
+        types = "|".join(quoted(one) for leaf in leaves(child) for one in leaf.types)
+        raise QueryError(
+            f"{child} stands to the right in {name}, where the next event of either type is meant and alternatives "
+            f"cannot be matched one by one; write the types with one alias, as in {name}(A a, ({types}) b)"
+        )
+    if isinstance(child, Kleene):
+        raise QueryError(
+            f"{child} stands to the right in {name}: the next group would be the next single event, which ends first; "
+            f"write {child.child}, or put KL first, as in {name}(KL(A a), B b)"
+        )
+    raise QueryError(
+        f"{child} stands to the right in {name}, which takes single events after its first pattern; "
+        f"write it as in {name}({child}, B b), or use SEQ"
+    )
 
 
 def _check_no_negation(name: str, children: tuple[Pattern, ...]) -> None:

@@ -6,6 +6,7 @@ a missing value is missing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
@@ -16,7 +17,10 @@ from decopa.query.names import quoted
 COMPARISONS = ("<", "<=", ">", ">=", "=", "!=")
 ARITHMETIC = ("+", "-", "*", "/")
 #: name -> number of arguments (None: two or more)
-FUNCTIONS: dict[str, int | None] = {"abs": 1, "sqrt": 1, "min": None, "max": None, "dist_km": 4}
+FUNCTIONS: dict[str, int | None] = {
+    "abs": 1, "sqrt": 1, "min": None, "max": None, "dist_km": 4, "floor": 1, "ceil": 1, "round": 1, "log": 1, "exp": 1,
+    "pow": 2, "mod": 2, "hour": 1, "weekday": 1, "length": 1,
+}  # fmt: skip
 #: Functions that only `binding` puts into a tree; the query text cannot name them.
 INTERNAL_FUNCTIONS: dict[str, int | None] = {"chord_km": 1}
 
@@ -29,14 +33,16 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class Attr:
-    """`a.x`: attribute x of the event bound to a."""
+    """`a.x`: attribute x of the event bound to a; `PREV(a.x)` that of the member before it in a group."""
 
     alias: str
     name: str
     at: Location | None = field(default=None, compare=False, repr=False)
+    previous: bool = False
 
     def __str__(self) -> str:
-        return f"{quoted(self.alias)}.{quoted(self.name)}"
+        written = f"{quoted(self.alias)}.{quoted(self.name)}"
+        return f"PREV({written})" if self.previous else written
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +140,44 @@ class Among:
 
 
 @dataclass(frozen=True, slots=True)
+class Missing:
+    """`a.x IS NULL`: the event has no value for it."""
+
+    operand: Expr
+
+    def __str__(self) -> str:
+        return f"{self.operand} IS NULL"
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    """`a.s LIKE 'x%'`: % stands for any text, _ for any one character, \\ before them for themselves.
+
+    With `any_case` (written `lower(a.s) LIKE ...`) the text is compared in lower case.
+    """
+
+    operand: Attr
+    pattern: str
+    any_case: bool = False
+
+    def __str__(self) -> str:
+        operand = f"lower({self.operand})" if self.any_case else str(self.operand)
+        return f"{operand} LIKE {Literal(self.pattern)}"
+
+    def expression(self) -> re.Pattern[str]:
+        """The pattern as a regular expression for whole texts."""
+        parts = re.findall(r"\\[%_\\]|%|_|.", self.pattern, re.DOTALL)
+        known = {"%": ".*", "_": "."}
+        source = "".join(known.get(one) or re.escape(one[1:] if len(one) == 2 else one) for one in parts)
+        return re.compile(source + r"\Z", re.DOTALL)
+
+
+def literally(text: str) -> str:
+    """A text as a pattern of LIKE that means nothing else."""
+    return re.sub(r"([%_\\])", r"\\\1", text)
+
+
+@dataclass(frozen=True, slots=True)
 class AllOf:
     parts: tuple[Predicate, ...]
 
@@ -157,7 +201,7 @@ class Negated:
         return f"NOT ({self.part})"
 
 
-Predicate: TypeAlias = Compare | Among | AllOf | AnyOf | Negated
+Predicate: TypeAlias = Compare | Among | Missing | Like | AllOf | AnyOf | Negated
 Node: TypeAlias = Expr | Predicate
 
 
@@ -168,7 +212,7 @@ def children(node: Node) -> tuple[Node, ...]:
             return ()
         case Arithmetic() | Compare():
             return (node.left, node.right)
-        case Negative():
+        case Negative() | Missing() | Like():
             return (node.operand,)
         case Call():
             return node.arguments
@@ -203,7 +247,7 @@ def rewrite(node: Node, change: Callable[[Node], Node | None]) -> Node:
             return node
         case Arithmetic() | Compare():
             return replace(node, left=below[0], right=below[1])  # type: ignore[arg-type]
-        case Negative():
+        case Negative() | Missing() | Like():
             return replace(node, operand=below[0])  # type: ignore[arg-type]
         case Call():
             return replace(node, arguments=below)  # type: ignore[arg-type]
@@ -220,6 +264,11 @@ def conjuncts(predicate: Predicate) -> tuple[Predicate, ...]:
     if isinstance(predicate, AllOf):
         return tuple(part for inner in predicate.parts for part in conjuncts(inner))
     return (predicate,)
+
+
+def compares_neighbours(predicate: Node) -> bool:
+    """Whether a condition names PREV: it is then about each member of a group and the one before."""
+    return any(attr.previous for attr in attributes(predicate))
 
 
 def renamed(node: Node, names: Mapping[str, str]) -> Node:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from decopa.errors import QueryError, did_you_mean
 from decopa.query.analysis import (
+    Chain,
     Negation,
     Position,
     Scope,
@@ -20,12 +20,11 @@ from decopa.query.analysis import (
     structure,
 )
 from decopa.query.limits import check_conditions
-from decopa.query.members import compares_members, is_self_pair, twins
-from decopa.query.names import RESULT_COLUMNS, duration_text, quoted
-from decopa.query.pattern import EventRef, Kleene, Not, Or, Pattern, leaves
+from decopa.query.members import is_between_members
+from decopa.query.names import duration_text, quoted
+from decopa.query.pattern import ANY_TYPE, Not, Or, Pattern, leaves
 from decopa.query.predicate import (
     Attr,
-    Compare,
     Predicate,
     aliases_of,
     attributes,
@@ -33,6 +32,17 @@ from decopa.query.predicate import (
     renamed,
 )
 from decopa.query.summary import Summary
+from decopa.query.wellformed import (
+    check_aliases,
+    check_known,
+    check_predicate,
+    check_skip,
+    check_summary,
+    error_at,
+    nodes,
+    skips_in,
+    written_scopes,
+)
 
 #: Longest window, in microseconds (about 73,000 years): a timestamp (at most 2**62) plus a window fits into 64 bits.
 MAX_WINDOW_US = 2**61
@@ -44,8 +54,10 @@ MAX_POSITIONS = 32
 class Query:
     """A pattern, the conditions its events fulfil, and the window (microseconds) they fit into.
 
-    `where` holds conjuncts: all of them must hold. `returns` names attributes reported with each match; with a
-    `summary` they are what its figures are computed from, and matches themselves are not reported.
+    `where` holds conjuncts: all of them must hold. `skips` holds the FILTER conditions: an event of a NEXT that fails
+    one of them is no candidate, whereas one that fails a condition in `where` ends the match. `returns` names
+    attributes reported with each match; with a `summary` they are what its figures are computed from, and matches
+    themselves are not reported.
     """
 
     pattern: Pattern
@@ -54,9 +66,12 @@ class Query:
     name: str = "q"
     returns: tuple[Attr, ...] = ()
     summary: Summary | None = None
+    skips: tuple[Predicate, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "where", tuple(part for predicate in self.where for part in conjuncts(predicate)))
+        for name in ("where", "skips"):
+            parts = tuple(part for predicate in getattr(self, name) for part in conjuncts(predicate))
+            object.__setattr__(self, name, parts)
         if isinstance(self.pattern, Not):
             raise QueryError(f"{self.pattern} has no positive event, so there is nothing to report")
         if not 0 < self.window_us <= MAX_WINDOW_US:
@@ -66,40 +81,23 @@ class Query:
             )
         if sum(1 for _ in leaves(self.pattern)) > MAX_POSITIONS:
             raise QueryError(f"the pattern has more than {MAX_POSITIONS} events; split it into several queries")
-        _check_aliases(self.pattern)
-        check_conditions(self.where, len(alternatives(self.pattern)))  # raises, too, if OR stands for too many
-        scopes = _written_scopes(self.pattern)
-        for predicate in self.where:
-            _check_predicate(predicate, self._position_of, scopes)
+        check_aliases(self.pattern)
+        check_conditions(self.conditions, len(alternatives(self.pattern)))  # raises, too, if OR stands for too many
+        scopes = written_scopes(self.pattern)
+        for predicate in self.conditions:
+            check_predicate(predicate, self._position_of, scopes)
+        chains = [chain for alternative in alternatives(self.pattern) for chain in structure(alternative).chains]
+        for predicate in self.skips:
+            check_skip(predicate, chains, self.run_aliases)
         for attr in self.returns:
-            _check_known(attr, self._position_of)
+            check_known(attr, self._position_of)
             if attr.alias in self.negated_aliases:
-                raise _error(attr, f"RETURN {attr}: '{attr.alias}' is negated, so a match has no such event")
+                raise error_at(attr, f"RETURN {attr}: '{attr.alias}' is negated, so a match has no such event")
         if self.summary is not None:
-            self._check_summary(self.summary)
-
-    def _check_summary(self, summary: Summary) -> None:
-        if self.returns != summary.attributes:
-            raise QueryError(f"'{summary}' needs the attributes {', '.join(map(str, summary.attributes))} of a match")
-        for attr in summary.attributes:
-            if attr.alias in self.kleene_aliases:
-                raise _error(
-                    attr,
-                    f"'{attr}' in an aggregate or GROUP BY: KL alias '{attr.alias}' stands for several events of a "
-                    "match; name an alias that stands for one",
-                )
-        bound = [
-            frozenset(position.alias for position in structure(alternative).positions if not position.scope)
-            for alternative in alternatives(self.pattern)
-        ]
-        if len(set(bound)) < len(bound):
-            raise QueryError(
-                "two alternatives of OR bind the same aliases, so a match of both would be counted twice; "
-                "give their events different aliases, or leave out the aggregates"
-            )
-        for attr in summary.attributes:
-            if not all(attr.alias in aliases for aliases in bound):
-                raise _error(attr, f"'{attr}': some alternative of OR has no '{attr.alias}'; aggregate without it")
+            if self.returns != self.summary.attributes:
+                wanted = ", ".join(map(str, self.summary.attributes))
+                raise QueryError(f"'{self.summary}' needs the attributes {wanted} of a match")
+            check_summary(self.summary, self.pattern, self.kleene_aliases)
 
     @cached_property
     def _position_of(self) -> dict[str, Position]:
@@ -109,6 +107,11 @@ class Query:
             for position in structure(alternative).positions:
                 found.setdefault(position.alias, position)
         return found
+
+    @property
+    def conditions(self) -> tuple[Predicate, ...]:
+        """All conditions, those of FILTER first."""
+        return (*self.skips, *self.where)
 
     @cached_property
     def structure(self) -> Structure:
@@ -129,6 +132,30 @@ class Query:
         return self.structure.negations
 
     @property
+    def chains(self) -> tuple[Chain, ...]:
+        """The NEXTs of an OR-free query, inner ones before those whose first pattern they are part of."""
+        return self.structure.chains
+
+    @cached_property
+    def followers(self) -> dict[str, Chain]:
+        """The chain in which each alias follows as a successor; the aliases of first patterns are not in it."""
+        return {alias: chain for chain in self.chains for alias in chain.positions}
+
+    def skips_at(self, alias: str) -> tuple[Predicate, ...]:
+        """The FILTER conditions that choose the event at a position by comparing it with earlier ones of its NEXT."""
+        return tuple(
+            predicate
+            for predicate in self.skips
+            if len(aliases_of(predicate)) > 1 and self.skipping_alias(predicate) == alias
+        )
+
+    def skipping_alias(self, predicate: Predicate) -> str:
+        """The position whose candidates a FILTER condition skips: the last one that it names."""
+        named = aliases_of(predicate)
+        chain = next((one for one in self.chains if named <= one.aliases and named & set(one.positions)), None)
+        return min(named) if chain is None else max(named, key=chain.place)
+
+    @property
     def aliases(self) -> tuple[str, ...]:
         """Every alias in query order, those of all alternatives and of negated parts included."""
         return tuple(dict.fromkeys(leaf.alias for leaf in leaves(self.pattern)))
@@ -146,15 +173,26 @@ class Query:
     def kleene_aliases(self) -> frozenset[str]:
         return frozenset(alias for alias, position in self._position_of.items() if position.kleene)
 
+    @cached_property
+    def run_aliases(self) -> frozenset[str]:
+        """The aliases of ITER: groups that are runs of neighbours, formed before anything else."""
+        return frozenset(alias for alias, position in self._position_of.items() if position.runs)
+
+    @property
+    def chosen_in_order(self) -> bool:
+        """Whether NEXT or ITER choose some events as the next ones; then steps cannot be taken in any order."""
+        return bool(self.chains or self.run_aliases)
+
     @property
     def attributes(self) -> frozenset[str]:
         """The attributes that conditions and RETURN read, by name; `id` and `ts` among them if they are named."""
-        conditions = (attr.name for predicate in self.where for attr in attributes(predicate))
+        conditions = (attr.name for predicate in self.conditions for attr in attributes(predicate))
         return frozenset((*conditions, *(attr.name for attr in self.returns)))
 
     @property
     def event_types(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(leaf.type for leaf in leaves(self.pattern)))
+        """The types that the pattern names, in its order."""
+        return tuple(dict.fromkeys(name for leaf in leaves(self.pattern) for name in leaf.types if name != ANY_TYPE))
 
     def position(self, alias: str) -> Position:
         return self._position_of[alias]
@@ -197,15 +235,18 @@ class Query:
         plain = _plain_under_not(distinct)
         executable = strip_kleene(distinct, plain)
         positions = structure(executable).positions
-        where = tuple(
-            predicate
-            for condition in self.where
-            for predicate in _in_each_scope(condition, positions, written)
-            if not any(is_self_pair(predicate, alias) for alias in plain)
+        where, skips = (
+            tuple(
+                predicate
+                for condition in conditions
+                for predicate in _in_each_scope(condition, positions, written)
+                if not any(is_between_members(predicate, alias) for alias in plain)
+            )
+            for conditions in (self.where, self.skips)
         )
         present = {position.alias for position in positions}
         returns = tuple(attr for attr in self.returns if attr.alias in present)
-        return replace(self, pattern=executable, where=where, returns=returns)
+        return replace(self, pattern=executable, where=where, returns=returns, skips=skips)
 
     def project(self, aliases: Collection[str], *, stripped: Collection[str] = ()) -> Query:
         """The sub-query on a set of positions (Def. 1), with KL taken off the aliases in `stripped`.
@@ -232,10 +273,17 @@ class Query:
             raise QueryError(f"the aliases {sorted(aliases)} of {self.pattern} do not form a sub-query")
         kept = frozenset(leaf.alias for leaf in leaves(pattern))
         where = tuple(predicate for predicate in self.where if aliases_of(predicate) <= kept)
+        chains = structure(pattern).chains if not any(isinstance(one, Or) for one in nodes(pattern)) else ()
+        runs = self.run_aliases - set(stripped)
+        skips = tuple(one for one in self.skips if aliases_of(one) <= kept and skips_in(one, chains, runs))
         pairs = [alias for alias in stripped if alias in kept]
-        where = tuple(predicate for predicate in where if not any(is_self_pair(predicate, alias) for alias in pairs))
+        where = tuple(
+            predicate for predicate in where if not any(is_between_members(predicate, alias) for alias in pairs)
+        )
         returns = tuple(attr for attr in self.returns if attr.alias in kept)
-        return replace(self, pattern=strip_kleene(pattern, stripped), where=where, returns=returns, summary=None)
+        return replace(
+            self, pattern=strip_kleene(pattern, stripped), where=where, returns=returns, skips=skips, summary=None
+        )
 
     def __repr__(self) -> str:
         return f"Query({' '.join(str(self).split())!r})"
@@ -243,115 +291,15 @@ class Query:
     def __str__(self) -> str:
         """Canonical text: `parse(str(query)) == query`."""
         lines = [f"QUERY {quoted(self.name)}", f"PATTERN {self.pattern}"]
-        if self.where:
-            lines.append("WHERE " + "\n  AND ".join(map(str, self.where)))
+        if self.conditions:
+            parts = [*(f"FILTER({predicate})" for predicate in self.skips), *map(str, self.where)]
+            lines.append("WHERE " + "\n  AND ".join(parts))
         lines.append(f"WITHIN {duration_text(self.window_us)}")
         if self.summary is not None:
             lines.append(str(self.summary))
         elif self.returns:
             lines.append("RETURN " + ", ".join(map(str, self.returns)))
         return "\n".join(lines)
-
-
-def _error(attr: Attr, message: str) -> QueryError:
-    if attr.at is None:
-        return QueryError(message)
-    return QueryError(message, line=attr.at.line, column=attr.at.column)
-
-
-def _check_known(attr: Attr, positions: dict[str, Position]) -> None:
-    if attr.alias not in positions:
-        raise _error(attr, f"unknown alias '{attr.alias}' in '{attr}'{did_you_mean(attr.alias, positions)}")
-
-
-def _check_aliases(pattern: Pattern) -> None:
-    """An alias is used once per alternative, and for the same thing in each."""
-    roles: dict[str, set[str]] = {}
-
-    def visit(node: Pattern, negated: bool) -> set[str]:
-        if isinstance(node, Not):
-            return visit(node.child, True)
-        if isinstance(node, EventRef | Kleene):
-            leaf = node.child if isinstance(node, Kleene) else node
-            kind = f"KL({leaf.type})" if isinstance(node, Kleene) else leaf.type
-            roles.setdefault(leaf.alias, set()).add(f"a negated {kind}" if negated else kind)
-            return {leaf.alias}
-        seen: set[str] = set()
-        for child in node.children:
-            below = visit(child, negated)
-            if not isinstance(node, Or) and seen & below:
-                twice = min(seen & below)
-                raise QueryError(f"alias '{twice}' is used twice in {node}; give each event its own, as in A a1, A a2")
-            seen |= below
-        return seen
-
-    visit(pattern, False)
-    for alias, found in roles.items():
-        if alias in RESULT_COLUMNS:
-            raise QueryError(f"alias '{alias}' is the name of a column of every result; choose another, as in A a1")
-        if len(found) > 1:
-            raise QueryError(
-                f"alias '{alias}' stands for {' and '.join(sorted(found))} in alternatives of OR; "
-                "give them different aliases"
-            )
-
-
-def _check_predicate(predicate: Predicate, positions: dict[str, Position], written: dict[str, Scope]) -> None:
-    named = list(attributes(predicate))
-    if not named:
-        raise QueryError(f"the condition '{predicate}' names no event; compare attributes, as in a.x < b.x")
-    for attr in named:
-        _check_known(attr, positions)
-    if not _within_one_negation({written[alias] for alias in aliases_of(predicate)}):
-        raise _error(
-            named[0],
-            f"the condition '{predicate}' ties a negated event to something outside its own NOT and the part around "
-            "it; a condition may name one NOT's events and the events next to that NOT",
-        )
-    for alias in sorted(aliases_of(predicate)):
-        if not positions[alias].kleene or is_self_pair(predicate, alias) or not compares_members(predicate, alias):
-            continue
-        if isinstance(predicate, Compare) and aliases_of(predicate) == {alias}:
-            twin = next(twins(predicate, alias))
-            raise _error(
-                named[0],
-                f"'{predicate}': '{twin}' is about two members of KL alias '{alias}', and it is not clear whose value "
-                "stands beside it; compare the two in one condition and each member in another",
-            )
-        raise _error(
-            named[0],
-            f"'{predicate}' compares members of KL alias '{alias}' with each other, which works only as a "
-            f"condition of its own with no other event in it, as in {alias}.x < {alias}.x",
-        )
-
-
-def _within_one_negation(scopes: set[Scope]) -> bool:
-    """All in one scope, or in one scope and one NOT directly below it."""
-    if len(scopes) == 1:
-        return True
-    if len(scopes) != 2:
-        return False
-    outer, inner = sorted(scopes, key=len)
-    return len(inner) == len(outer) + 1 and inner[:-1] == outer
-
-
-def _written_scopes(pattern: Pattern) -> dict[str, Scope]:
-    """The NOTs around each alias as written, before NOT(OR(...)) is split into several."""
-    scopes: dict[str, Scope] = {}
-    numbers = itertools.count()
-
-    def visit(node: Pattern, scope: Scope) -> None:
-        if isinstance(node, Not):
-            visit(node.child, (*scope, next(numbers)))
-        elif isinstance(node, EventRef | Kleene):
-            for leaf in leaves(node):
-                scopes[leaf.alias] = scope
-        else:
-            for child in node.children:
-                visit(child, scope)
-
-    visit(pattern, ())
-    return scopes
 
 
 def _in_each_scope(
@@ -375,7 +323,7 @@ def _plain_under_not(pattern: Pattern) -> frozenset[str]:
     return frozenset(
         position.alias
         for position in found.positions
-        if position.kleene and position.scope and not _has_inner(position.scope, holders)
+        if position.kleene and position.least == 1 and position.scope and not _has_inner(position.scope, holders)
     )
 
 

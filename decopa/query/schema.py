@@ -37,7 +37,9 @@ class Schema:
     """Attributes of the events by name, `id` and `ts` (integer microseconds) included.
 
     `event_types` are the types seen in the trace, or None if they cannot be known beforehand (a live stream).
+    With `intervals`, events last: from `ts` to `end`.
     """
 
     attributes: Mapping[str, Column]
     event_types: frozenset[str] | None = None
+    intervals: bool = False

@@ -14,7 +14,9 @@ from decopa.query.predicate import (
     Call,
     Compare,
     Expr,
+    Like,
     Literal,
+    Missing,
     Negated,
     Negative,
     Node,
@@ -48,9 +50,17 @@ def column_of_expression(expr: Expr, column_of: ColumnOf) -> Column:
         case Arithmetic():
             parts = [_number(expr.left, column_of), _number(expr.right, column_of)]
             return _arithmetic(expr, parts, always_float=expr.op == "/")
+        case Call(function="length"):
+            column = column_of_expression(expr.arguments[0], column_of)
+            if column.kind is not Kind.STRING or not isinstance(expr.arguments[0], Attr):
+                raise _error(expr, f"'{expr}': length is that of a text attribute, as in length(a.name)")
+            return Column(Kind.INT, column.nullable)
         case Call():
             parts = [_number(argument, column_of) for argument in expr.arguments]
-            return _arithmetic(expr, parts, always_float=expr.function not in ("abs", "min", "max"))
+            if expr.function in ("hour", "weekday") and any(part.kind is not Kind.INT for part in parts):
+                raise _error(expr, f"'{expr}' takes a time in whole microseconds, as in {expr.function}(a.ts)")
+            whole = ("abs", "min", "max", "hour", "weekday")
+            return _arithmetic(expr, parts, always_float=expr.function not in whole)
 
 
 def check_predicate(predicate: Predicate, column_of: ColumnOf) -> None:
@@ -65,6 +75,11 @@ def check_predicate(predicate: Predicate, column_of: ColumnOf) -> None:
             kind = column_of_expression(predicate.operand, column_of).kind
             for value in predicate.values:
                 _check_comparable(predicate, kind, column_of_expression(value, column_of).kind)
+        case Missing():
+            column_of_expression(predicate.operand, column_of)
+        case Like():
+            if column_of(predicate.operand).kind is not Kind.STRING:
+                raise _error(predicate, f"'{predicate}': LIKE compares texts; use = or < for other values")
         case AllOf() | AnyOf():
             for part in predicate.parts:
                 check_predicate(part, column_of)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from decopa.query.binding import EARTH_RADIUS_KM, Derived
+from decopa.query.kernel import HOUR_US
 from decopa.query.predicate import (
     AllOf,
     Among,
@@ -18,7 +19,9 @@ from decopa.query.predicate import (
     Call,
     Compare,
     Expr,
+    Like,
     Literal,
+    Missing,
     Negated,
     Negative,
     Predicate,
@@ -31,8 +34,8 @@ Mask = npt.NDArray[np.bool_]
 
 
 class ColumnEvaluator:
-    """Evaluates trees over one alias. `read` gives the column of an attribute, `column_of` its kind, and `code_of`
-    the code of a string constant."""
+    """Evaluates trees over one alias. `read` gives the column of an attribute, `column_of` its kind, `code_of` the code
+    of a string constant, and `texts_of` the strings behind codes."""
 
     def __init__(
         self,
@@ -40,8 +43,10 @@ class ColumnEvaluator:
         read: Callable[[str], Array],
         column_of: Callable[[Attr], Column],
         code_of: Callable[[str], int],
+        texts_of: Callable[[Array], Sequence[str | None]],
     ) -> None:
         self.length, self.read, self.column_of, self.code_of = length, read, column_of, code_of
+        self.texts_of = texts_of
 
     def mask(self, predicate: Predicate) -> Mask:
         """Which rows fulfil the condition."""
@@ -83,6 +88,24 @@ class ColumnEvaluator:
                 )
             case Negated():
                 return np.logical_not(self._mask(predicate.part))
+            case Missing():
+                values, kind = self._numeric(predicate.operand), column_of_expression(predicate.operand, self.column_of)
+                return np.isnan(values) if kind.kind is Kind.FLOAT else np.asarray(values == NULL)
+            case Like():
+                expression, any_case = predicate.expression(), predicate.any_case
+
+                def is_like(text: str) -> bool:
+                    return expression.match(text.lower() if any_case else text) is not None
+
+                return self._of_texts(predicate.operand, is_like, False).astype(np.bool_)
+
+    def _of_texts(self, operand: Attr, value_of: Callable[[str], Any], missing: Any) -> Array:
+        """A value for each row, computed once for each distinct text."""
+        distinct, inverse = np.unique(self.read(operand.name), return_inverse=True)
+        texts = self.texts_of(distinct)
+        return np.array([missing if text is None else value_of(text) for text in texts], dtype=np.int64)[
+            inverse.reshape(-1)
+        ]
 
     def _compare(self, op: str, left: Expr, right: Expr) -> Mask:
         columns = [column_of_expression(side, self.column_of) for side in (left, right)]
@@ -120,6 +143,8 @@ class ColumnEvaluator:
                 return np.negative(get(expr.operand))
             case Arithmetic():
                 return np.asarray(_ARITHMETIC[expr.op](get(expr.left), get(expr.right)))
+            case Call(function="length", arguments=(Attr() as text,)):
+                return self._of_texts(text, len, NULL)
             case Call():
                 return self._call(expr.function, [get(argument) for argument in expr.arguments])
         raise AssertionError(f"unknown expression {expr}")
@@ -128,8 +153,20 @@ class ColumnEvaluator:
         match function:
             case "abs":
                 return np.abs(arguments[0])
-            case "sqrt":
-                return np.sqrt(arguments[0])
+            case "sqrt" | "floor" | "ceil" | "exp":
+                return np.asarray(getattr(np, function)(arguments[0]))
+            case "round":
+                return np.copysign(np.floor(np.abs(arguments[0]) + 0.5), arguments[0])
+            case "log":
+                return np.where(arguments[0] > 0, np.log(np.where(arguments[0] > 0, arguments[0], 1.0)), np.nan)
+            case "pow":
+                return np.power(*arguments)
+            case "mod":
+                return np.where(np.equal(arguments[1], 0), np.nan, np.fmod(*arguments))
+            case "hour":
+                return np.asarray(arguments[0] // HOUR_US % 24)
+            case "weekday":
+                return np.asarray((arguments[0] // (24 * HOUR_US) + 3) % 7 + 1)
             case "min":
                 return np.asarray(np.minimum.reduce(np.broadcast_arrays(*arguments)))
             case "max":
@@ -146,8 +183,13 @@ _COMPARE: dict[str, Callable[[Array, Array], Array]] = {
     "=": np.equal, "!=": np.not_equal,
 }  # fmt: skip
 _ARITHMETIC: dict[str, Callable[[Array, Array], Array]] = {
-    "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide,
+    "+": np.add, "-": np.subtract, "*": np.multiply, "/": lambda left, right: _quotient(left, right),
 }  # fmt: skip
+
+
+def _quotient(left: Array, right: Array) -> Array:
+    """Division; by zero it is a missing value."""
+    return np.where(np.equal(right, 0), np.nan, np.divide(left, right))
 
 
 def _float_compare(op: str, left: Array, right: Array) -> Mask:

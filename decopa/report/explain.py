@@ -11,6 +11,7 @@ from decopa.choices import Reading
 from decopa.errors import PlanError
 from decopa.planning.plan import Plan, PlanOperator, QueryPlan
 from decopa.planning.price import OperatorFigures, PricedPlan, units_of
+from decopa.report.rewriting import rewriting_lines
 from decopa.report.table import GAP, aligned, widths_of
 from decopa.report.tree import columns_of, padded, printable, tree_rows, wrapped
 
@@ -196,6 +197,7 @@ def _block(part: QueryPlan, priced: PricedPlan | None, paint: _Paint, width: int
         at = "" if priced.at == 1 else f", at scaling factor {quantity(priced.at)}"
         lines.append(f"rates per window, loads in % of what a unit sustains ({priced.capacity}){at}")
     lines += [slices_text(part)] if part.slices > 1 else []
+    lines += [printable(line) for line in rewriting_lines(part, priced, quantity)]
     lines += [printable(str(shared)) for shared in shared_units(part, priced)]
     head_lines = [wrapped for line in lines for wrapped in textwrap.wrap(line, width, subsequent_indent="  ")]
     query_lines = textwrap.wrap(query, width, subsequent_indent="  ")

@@ -31,7 +31,7 @@ def measure_each(queries: Sequence[Query], source: TraceSource, *, seed: int = 0
     """As `measure`; a query whose statistics the trace cannot show has the reason in place of an estimate."""
     if source.row_count is None:
         raise StatisticsError("a live stream cannot be measured before it runs; give statistics or a plan")
-    needed = {attr.name for query in queries for predicate in query.where for attr in attributes(predicate)}
+    needed = {attr.name for query in queries for predicate in query.conditions for attr in attributes(predicate)}
     source.require(needed - {"ts"})
     try:
         events = event_columns(source, sorted(needed - {"ts"}))

@@ -64,7 +64,7 @@ class ShufflerNode:
         bounds = [codecs.bound(part) for part in parts]
         self._attributes = needed_attributes(bounds, form.schema)
         self._window_us = max((bound.query.window_us for bound in bounds), default=0)
-        self._feeder = WorkloadFeeder(topology.routing, bounds, self._converter.strings.pin, number=number)
+        self._feeder = WorkloadFeeder(topology.routing, bounds, self._converter.strings, number=number)
         if state is not None:
             self._feeder.restore(state)
         self.outbox = Outbox(self.name, topology, codecs.codec, send=send, policy=policy, clock=clock)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from decopa.errors import TraceError
 from decopa.planning.network.compile import provided
 from decopa.query.binding import BoundQuery, bind
 from decopa.query.schema import Schema
@@ -16,6 +17,8 @@ from shuffler.rows.strings import StringPool
 
 class StreamCodecs:
     def __init__(self, topology: NetworkTopology, schema: Schema, strings: StringPool) -> None:
+        if schema.intervals:
+            raise TraceError("nodes of a network exchange events that are moments; leave out --end")
         self._topology, self._strings = topology, strings
         self.bounds: tuple[BoundQuery, ...] = tuple(bind(query, schema) for query in topology.plan.queries)
         self.codec = cache(self._codec)
@@ -28,7 +31,7 @@ class StreamCodecs:
         assert event_type is not None
         leaves = [plan.vertex(name) for name in self._topology.served(stream, node)]
         names = [(leaf.part, min(leaf.sub_query.aliases)) for leaf in leaves]
-        return EventCarrier(event_type, names, self.bounds, self._strings.pin)
+        return EventCarrier(event_type, names, self.bounds, self._strings)
 
     def _codec(self, stream: str, node: str) -> BatchCodec:
         if self._topology.streams[stream].event_type is not None:

@@ -6,7 +6,7 @@ travel. If several do, rows are raw events that pass for at least one of them, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from shuffler.routing.leaves import LeafSplitter
 from shuffler.rows.batch import Array, Batch
 from shuffler.rows.events import EventBatch
 from shuffler.rows.layout import layout_of
+from shuffler.rows.strings import StringPool
 
 _RAW = "e"
 #: (number of the query, position)
@@ -35,10 +36,10 @@ class EventCarrier:
         event_type: str,
         leaves: Sequence[LeafName],
         bounds: Sequence[BoundQuery],
-        code_of: Callable[[str], int],
+        strings: StringPool,
     ) -> None:
         self._type, self._leaves = event_type, tuple(leaves)
-        self._splitters = {leaf: _splitter(bounds[leaf[0]], leaf[1], code_of) for leaf in leaves}
+        self._splitters = {leaf: _splitter(bounds[leaf[0]], leaf[1], strings) for leaf in leaves}
         if len(self._leaves) == 1:
             part, alias = self._leaves[0]
             self.bound = bounds[part]
@@ -53,7 +54,7 @@ class EventCarrier:
         query = Query(pattern, (), bounds[leaves[0][0]].query.window_us, returns=tuple(Attr(_RAW, n) for n in needed))
         self.bound = bind(query, schema)
         self.layout = layout_of(self.bound, SubQuery(frozenset({_RAW})))
-        self._raw = _splitter(self.bound, _RAW, code_of)
+        self._raw = _splitter(self.bound, _RAW, strings)
         self._columns = tuple(needed)
         self._has_ordinals = grouped
 
@@ -91,12 +92,12 @@ def attributes_of(bound: BoundQuery, alias: str) -> frozenset[str]:
     derived = bound.derived.get(alias, ())
     made = {one.name for one in derived}
     read = [attr for predicate in bound.filters.get(alias, ()) for attr in attributes(predicate)]
-    read += [attr for one in derived for expression in one.inputs for attr in attributes(expression)]
     read += [attr for condition in bound.conditions for attr in attributes(condition.predicate)]
-    # Conditions between two members of a KL group call them by names of their own.
-    read += [Attr(alias, attr.name) for pair in bound.self_pairs.get(alias, ()) for attr in attributes(pair)]
     read += list(bound.query.returns)
-    names = {attr.name for attr in read if attr.alias == alias and attr.name not in made}
+    names = {attr.name for attr in read if attr.alias == alias}
+    between = (*bound.self_pairs.get(alias, ()), *bound.members_of(alias).all)
+    names |= {attr.name for pair in between for attr in attributes(pair)}
+    names = names.union(*(one.attributes for one in derived)) - made
     if bound.schema.attributes["id"].kind is Kind.STRING:
         return frozenset(names | {"id"}) - {"ts"}
     return frozenset(names) - {"ts", "id"} | (frozenset({"id"}) & names)
@@ -106,6 +107,6 @@ def _column(bound: BoundQuery, name: str) -> str:
     return "id text" if name == "id" and bound.schema.attributes["id"].kind is Kind.STRING else name
 
 
-def _splitter(bound: BoundQuery, alias: str, code_of: Callable[[str], int]) -> LeafSplitter:
+def _splitter(bound: BoundQuery, alias: str, strings: StringPool) -> LeafSplitter:
     leaf = PlanOperator(alias, SubQuery(frozenset({alias})))
-    return LeafSplitter(bound, QueryPlan(bound.query, (leaf,)), code_of)
+    return LeafSplitter(bound, QueryPlan(bound.query, (leaf,)), strings)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from decopa.errors import CheckpointError
 from decopa.planning.plan import QueryPlan
 from decopa.query.binding import BoundQuery
+from decopa.query.pattern import ANY_TYPE
 from shuffler.routing.leaves import LeafSplitter
 from shuffler.routing.slices import Slices
 from shuffler.routing.table import NOTHING_YET, Delivery, RoutingTable, Sender, SenderState
 from shuffler.routing.type_index import TypeIndex
 from shuffler.rows.batch import Batch
 from shuffler.rows.events import EventBatch
+from shuffler.rows.strings import StringPool
 
 #: The senders of a feeder: for each copy of the plan, by leaf.
 FeederState = tuple[Mapping[str, SenderState], ...]
@@ -33,13 +35,13 @@ class LeafFeeder:
         self,
         plan: QueryPlan,
         bound: BoundQuery,
-        code_of: Callable[[str], int],
+        strings: StringPool,
         *,
         routing: RoutingTable,
         number: int = 0,
     ) -> None:
         self._slices = Slices(plan)
-        self._splitter = LeafSplitter(bound, plan, code_of)
+        self._splitter = LeafSplitter(bound, plan, strings)
         self._root = plan.root.name
         self._senders = [
             {leaf.name: Sender(routing.senders(leaf)[number], routing.edges_from(leaf)) for leaf in plan.leaves}
@@ -100,12 +102,12 @@ class WorkloadFeeder:
         self,
         routing: Sequence[RoutingTable],
         bounds: Sequence[BoundQuery],
-        code_of: Callable[[str], int],
+        strings: StringPool,
         *,
         number: int = 0,
     ) -> None:
         self._feeders = [
-            LeafFeeder(table.plan, bound, code_of, routing=table, number=number)
+            LeafFeeder(table.plan, bound, strings, routing=table, number=number)
             for table, bound in zip(routing, bounds, strict=True)
         ]
         self._takers: dict[str, list[int]] = {}
@@ -122,7 +124,7 @@ class WorkloadFeeder:
         """The events of a batch, then a watermark at the time of the last one where it is due."""
         index = TypeIndex(events)
         taking = np.zeros(len(self._feeders), dtype=bool)
-        for event_type in index.types:
+        for event_type in (*index.types, ANY_TYPE):
             taking[self._takers.get(event_type, [])] = True
         for part in np.flatnonzero(taking).tolist():
             for copy, delivery in self._feeders[part].rows(index):

@@ -21,7 +21,8 @@ NOTHING_YET = -(2**63)
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """Matches of `source` go to side `side` of `target`; `hashed` is set for a unary Kleene split."""
+    """Matches of `source` go to side `side` of `target`; `hashed` names the columns that decide to which unit, for a
+    unary Kleene split and for a NEXT with a key."""
 
     source: PlanOperator
     target: PlanOperator
@@ -130,6 +131,8 @@ class RoutingTable:
 
     def _hashed(self, source: PlanOperator, target: PlanOperator) -> tuple[str, ...] | None:
         roles = self.plan.roles(target)
+        if roles.hashed is not None:
+            return (roles.hashed[target.inputs.index(source.name)],)
         if roles.rule is not Rule.KLEENE_UNARY:
             return None
         return identity_columns(self.plan.query, source.sub_query, roles.alias)

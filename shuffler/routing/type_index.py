@@ -11,6 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
+from decopa.query.pattern import ANY_TYPE
 from shuffler.rows.batch import Array, Indices
 from shuffler.rows.events import EventBatch
 
@@ -33,10 +34,17 @@ class Rows:
             self._passing[conditions] = self if bool(flags.all()) else Rows(self.events, self.places[flags])
         return self._passing[conditions]
 
+    def times(self) -> Array:
+        """The times that the events are ordered by."""
+        return self.column(("time",), lambda: self.events.ts.take(self.places))
+
     def read(self, attribute: str) -> Array:
-        events = self.events
-        column = events.ts if attribute == "ts" else events.columns[attribute]
-        return self.column(attribute, lambda: column.take(self.places))
+        return self.column(attribute, lambda: self.events.columns[attribute].take(self.places))
+
+    def is_of(self, types: tuple[str, ...]) -> Array:
+        """1 for each event of one of the types, 0 for the others."""
+        wanted = np.array([name in types for name in self.events.type_names], dtype=np.int64)
+        return wanted[self.events.type_codes.take(self.places)]
 
     def column(self, key: Hashable, compute: Callable[[], Array]) -> Array:
         """The column known as `key`, computed when it is first asked for."""
@@ -57,7 +65,7 @@ class TypeIndex:
 
     def __init__(self, events: EventBatch) -> None:
         self.events = events
-        self._rows: dict[str, Rows] = {}
+        self._rows: dict[tuple[str, ...], Rows] = {}
         self._code_of = {name: code for code, name in enumerate(events.type_names)}
 
     @cached_property
@@ -76,12 +84,19 @@ class TypeIndex:
         counts = np.diff(self._sorted[1])
         return tuple(self.events.type_names[code] for code in np.flatnonzero(counts))
 
-    def rows(self, event_type: str, mine: Array | None = None) -> Rows:
-        """The events of a type; of those flagged in `mine` if only some are looked at."""
-        if event_type not in self._rows:
-            self._rows[event_type] = Rows(self.events, self._places(event_type))
-        rows = self._rows[event_type]
+    def rows(self, types: tuple[str, ...], mine: Array | None = None) -> Rows:
+        """The events of one of some types, in time order; of those flagged in `mine` if only some are looked at."""
+        if types not in self._rows:
+            self._rows[types] = Rows(self.events, self._all_places(types))
+        rows = self._rows[types]
         return rows if mine is None else Rows(self.events, rows.places[mine[rows.places]])
+
+    def _all_places(self, types: tuple[str, ...]) -> Indices:
+        if ANY_TYPE in types:
+            return np.arange(len(self.events))
+        if len(types) == 1:
+            return self._places(types[0])
+        return np.sort(np.concatenate([self._places(name) for name in dict.fromkeys(types)]))
 
     def _places(self, event_type: str) -> Indices:
         code = self._code_of.get(event_type)

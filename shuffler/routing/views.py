@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from decopa.errors import PlanError
 from decopa.planning.plan import Plan, PlanOperator, QueryPlan
 from decopa.planning.workload.views import residue_of, source_of
 from decopa.query.binding import BoundQuery
@@ -18,6 +19,7 @@ from decopa.query.schema import Column
 from decopa.query.vector import ColumnEvaluator
 from shuffler.rows.batch import Array, Batch
 from shuffler.rows.layout import layout_of, member_column
+from shuffler.rows.strings import StringPool
 
 
 class ViewReader:
@@ -31,10 +33,14 @@ class ViewReader:
         operator: PlanOperator,
         bound: BoundQuery,
         source_bound: BoundQuery,
-        code_of: Callable[[str], int],
+        strings: StringPool,
     ) -> None:
         assert operator.view is not None
-        self._bound, self._code_of = bound, code_of
+        if bound.lasting or source_bound.lasting:
+            raise PlanError(
+                "events that last are not shared between queries; choose another strategy, as --strategy decopa"
+            )
+        self._bound, self._strings = bound, strings
         self._names = operator.view.names
         _, source = source_of(plan, operator.view)
         self._source = layout_of(source_bound, source.sub_query)
@@ -60,9 +66,7 @@ class ViewReader:
             masks.append(batch.columns[self._source.place("max_ts")] - batch.columns["min_ts"] <= self._window_us)
         masks += [self._time(batch, before) < self._time(batch, after) for before, after in self._order]
         if self._filters:
-            evaluator = ColumnEvaluator(
-                batch.length, lambda name: self._value(batch, *_split(name)), self._kind, self._code_of
-            )
+            evaluator = self._evaluator(batch, lambda name: self._value(batch, *_split(name)), self._kind)
             masks += [evaluator.mask(predicate) for predicate in self._filters]
         return np.asarray(np.logical_and.reduce(masks)) if masks else None
 
@@ -81,14 +85,16 @@ class ViewReader:
         """An attribute of an event, or a column that is derived from its attributes."""
         for derived in self._bound.derived.get(alias, ()):
             if derived.name == attribute:
-                evaluator = ColumnEvaluator(
-                    batch.length, lambda name: self._value(batch, alias, name), self._bound.column, self._code_of
-                )
-                return evaluator.derive(derived)
+                one = self._evaluator(batch, lambda name: self._value(batch, alias, name), self._bound.column)
+                return one.derive(derived) if derived.like is None else one.mask(derived.like).astype(np.int64)
         if attribute == "ts":
             return self._time(batch, alias)
         name = member_column(self._bound, Attr(alias, attribute))
         return batch.columns[self._source.place(f"{self._names[alias]}.{name}")]
+
+    def _evaluator(self, batch: Batch, read: Callable[[str], Array], kind: Callable[[Attr], Column]) -> ColumnEvaluator:
+        strings = self._strings
+        return ColumnEvaluator(batch.length, read, kind, strings.pin, lambda codes: strings.decode(codes).to_pylist())
 
     def _time(self, batch: Batch, alias: str) -> Array:
         name = self._names[alias]
@@ -102,8 +108,7 @@ class ViewReader:
 def _lowered(bound: BoundQuery, predicate: Predicate) -> Predicate:
     """A condition of the query as it was bound, with attributes whose names say whose they are."""
     if len(aliases_of(predicate)) > 1:
-        several = [one for one in bound.query.where if len(aliases_of(one)) > 1]
-        predicate = bound.conditions[several.index(predicate)].predicate
+        predicate = next(one.predicate for one in bound.conditions if one.written == predicate)
 
     def qualified(node: Node) -> Node | None:
         return Attr("", f"{node.alias}.{node.name}") if isinstance(node, Attr) else None

@@ -35,12 +35,14 @@ class TraceColumns:
     """What the user calls the columns that every trace has, and the unit of times that are numbers.
 
     Without a unit whole numbers are microseconds, unless they look like dates in another unit, and fractions seconds.
+    With `end`, events last from `ts` to `end`; they are then known, and ordered, by their end.
     """
 
     id: str = DEFAULT_ID
     ts: str = DEFAULT_TS
     type: str = DEFAULT_TYPE
     unit: str | None = None
+    end: str | None = None
 
     def __post_init__(self) -> None:
         if self.unit is not None and self.unit not in TIME_UNITS:
@@ -50,11 +52,24 @@ class TraceColumns:
                 f"id, ts and type need a column each, got '{self.id}', '{self.ts}' and '{self.type}'; "
                 "name them with --id, --ts and --type"
             )
+        if self.end is not None and self.end in (self.id, self.ts, self.type):
+            raise TraceError(f"the end of events needs a column of its own, got '{self.end}'; name it with --end")
+
+    @property
+    def clock(self) -> str:
+        """The column that events are ordered by: when they are over."""
+        return self.ts if self.end is None else self.end
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """The columns that every row must have a value in."""
+        return (self.id, self.ts, self.type) if self.end is None else (self.id, self.ts, self.type, self.end)
 
 
 @dataclass(frozen=True, slots=True)
 class EventBatch:
-    """Events in time order; arrays are read-only and of equal length.
+    """Events in time order; arrays are read-only and of equal length. `ts` is the time that they are ordered by, which
+    is the end of events that last; their start is then the attribute `ts` in `columns`.
 
     `ids` is the identity of each event, unique in the stream: its id if that is an integer, else its ordinal.
     `type_names[code]` is the type behind a type code. `columns` holds the attributes asked for, by name. `ordinals` are
@@ -112,24 +127,27 @@ class EventFormat:
         """The format of rows with this Arrow schema; `nullable` names the columns in which values may be missing, and
         `event_types` those that occur, if that is known."""
         column_of = {name: name for name in schema.names} | {"id": columns.id, "ts": columns.ts}
+        if columns.end is not None:
+            column_of["end"] = columns.end
         attributes: dict[str, Column] = {}
         for name, column in column_of.items():
             kind = kind_of(schema.field(column).type)
-            if column == columns.ts:
+            if column in (columns.ts, columns.end):
                 attributes[name] = Column(Kind.INT)
             elif kind is not None:
                 required = column in (columns.id, columns.type)
                 may_miss = column in nullable or (kind is Kind.FLOAT and nan_as_null)
                 attributes[name] = Column(kind, nullable=may_miss and not required)
-        id_type, ts_type = (schema.field(name).type for name in (columns.id, columns.ts))
+        id_type, ts_type = (schema.field(name).type for name in (columns.id, columns.clock))
         whole_us = pa.types.is_integer(ts_type) and columns.unit in (None, "us")
         if not whole_us and not pa.types.is_timestamp(ts_type):
             ts_type = pa.timestamp("us")  # of text, dates, fractions and other units matches have timestamps
-        return cls(columns, column_of, Schema(attributes, event_types), id_type, ts_type, nan_as_null=nan_as_null)
+        found = Schema(attributes, event_types, columns.end is not None)
+        return cls(columns, column_of, found, id_type, ts_type, nan_as_null=nan_as_null)
 
     def needed_columns(self, attributes: Collection[str]) -> list[str]:
         """The user's columns that must be read to have these attributes: time, id and type first."""
-        fixed = (self.columns.ts, self.columns.id, self.columns.type)
+        fixed = (self.columns.clock, self.columns.id, self.columns.type)
         return list(dict.fromkeys((*fixed, *(self.column_of[name] for name in attributes))))
 
 
@@ -146,7 +164,7 @@ class EventConverter:
     ) -> EventBatch:
         """The rows, which must not be none, with these attributes; what does not fit is refused with its place."""
         names = self._form.columns
-        ts = timestamps_us(rows.column(names.ts), names.ts, place, names.unit)
+        ts = timestamps_us(rows.column(names.clock), names.clock, place, names.unit)
         ids = identities(rows.column(names.id), names.id, place)
         if not isinstance(ids, np.ndarray):
             ids = np.arange(first_ordinal, first_ordinal + len(ts), dtype=np.int64)
@@ -154,8 +172,11 @@ class EventConverter:
         columns: dict[str, Values] = {}
         for name in attributes:
             column = self._form.column_of[name]
-            if column == names.ts:
+            if column == names.clock:
                 columns[name] = ts
+                continue
+            if column == names.ts:
+                columns[name] = _starts(rows.column(column), ts, names, place)
                 continue
             values, now_us = rows.column(column), int(ts[-1])
             columns[name] = attribute_values(
@@ -179,3 +200,15 @@ def measured_columns(batches: Sequence[EventBatch], form: EventFormat, strings: 
         form.schema.attributes,
         {text: strings.pin(text) for text in list(strings.texts())},
     )
+
+
+def _starts(column: pa.Array, ends: Ints, names: TraceColumns, place: Place) -> Ints:
+    """The times at which events begin; none begins after its end."""
+    starts = timestamps_us(column, names.ts, place, names.unit)
+    late = np.flatnonzero(starts > ends)
+    if len(late):
+        raise TraceError(
+            f"{place.source}: column '{names.end}', row {place.row(int(late[0]))}: the event ends before it begins "
+            f"('{names.ts}'); correct it, or name the columns the other way round with --ts and --end"
+        )
+    return starts

@@ -64,16 +64,18 @@ def layout_of(bound: BoundQuery, sub_query: SubQuery) -> Layout:
     columns: dict[str, np.dtype] = {"min_ts": INT}
     groups: dict[str, dict[str, np.dtype]] = {}
     places: dict[str, str] = {}
-    single = len(positive) == 1 and positive[0] not in sub_query.closed
+    lasting = bound.lasting
+    single = len(positive) == 1 and positive[0] not in sub_query.closed and not lasting
     if single:
         places["max_ts"] = "min_ts"
     else:
         columns["max_ts"] = INT
-    _place_times(query.order_constraints, positive, sub_query.closed, places, single=single)
-    for logical in needed_times(bound.query, sub_query):
+    spread = frozenset(positive) if lasting else sub_query.closed  # first and last of a plain event are one time
+    _place_times(query.order_constraints, positive, spread, places, single=single)
+    for logical in needed_times(query, sub_query, lasting=bound.lasting):
         if logical not in places:
             columns[logical] = INT
-            if logical.rpartition(".")[0] not in sub_query.closed:  # first and last of a plain event are one time
+            if logical.rpartition(".")[0] not in spread:
                 alias = logical.rpartition(".")[0]
                 places[f"{alias}.first"] = places[f"{alias}.last"] = logical
     for alias in positive:
@@ -92,8 +94,13 @@ def layout_of(bound: BoundQuery, sub_query: SubQuery) -> Layout:
             if name == "ts":
                 if f"{alias}.first" not in places:
                     columns[f"{alias}.first"] = INT
-                    places[f"{alias}.last"] = f"{alias}.first"
+                    if not lasting:
+                        places[f"{alias}.last"] = f"{alias}.first"
                 places[f"{alias}.ts"] = places.get(f"{alias}.first", f"{alias}.first")
+            elif name == "end" and bound.schema.intervals:
+                if f"{alias}.last" not in places:
+                    columns[f"{alias}.last"] = INT
+                places[f"{alias}.end"] = places.get(f"{alias}.last", f"{alias}.last")
             else:
                 columns[f"{alias}.{member_column(bound, Attr(alias, name))}"] = _dtype(bound, alias, name)
     return Layout(columns, groups, places)
@@ -124,7 +131,7 @@ def _needed_attributes(bound: BoundQuery, sub_query: SubQuery) -> dict[str, set[
             needed.setdefault(attr.alias, set()).add(attr.name)
 
     for condition in bound.conditions:
-        if not condition.aliases <= sub_query.aliases and condition.useful_with(positive):
+        if not condition.decided_in(sub_query.aliases) and condition.useful_with(positive):
             for attr in attributes(condition.predicate):
                 need(attr)
     for alias, pairs in bound.self_pairs.items():
@@ -132,6 +139,11 @@ def _needed_attributes(bound: BoundQuery, sub_query: SubQuery) -> dict[str, set[
             for pair in pairs:
                 for attr in attributes(pair):
                     need(Attr(alias, attr.name))
+    for alias, members in bound.members.items():
+        if alias not in sub_query.closed:
+            for predicate in members.all:
+                for attr in attributes(predicate):
+                    need(attr)
     if not sub_query.scope(bound.query):
         for attr in bound.query.returns:
             need(attr)

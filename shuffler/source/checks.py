@@ -87,8 +87,8 @@ class IdOrder:
 
 def survey(reader: Reader, columns: TraceColumns, letters: DeadLetters) -> Survey:
     """One pass over times, ids and types; ids that do not increase are compared exactly, in memory."""
-    names = (columns.ts, columns.id, columns.type)
-    order, ids = TimeOrder(columns.ts), IdOrder()
+    names = (columns.clock, columns.id, columns.type)
+    order, ids = TimeOrder(columns.clock), IdOrder()
     types: set[str] = set()
     disorder: str | None = None
     rows = first = 0
@@ -99,7 +99,7 @@ def survey(reader: Reader, columns: TraceColumns, letters: DeadLetters) -> Surve
         first += batch.num_rows
         if letters.diverting:
             batch, place = letters.sift(batch, place, lambda some, here: check_rows(some, here, columns))
-        ts = timestamps_us(batch.column(0), columns.ts, place, columns.unit)
+        ts = timestamps_us(batch.column(0), columns.clock, place, columns.unit)
         disorder = disorder or order.see(ts, batch.column(0), place)
         if len(ts):
             earliest.append(int(ts.min()))
@@ -138,7 +138,7 @@ def check_rows(
     nan_as_null: bool = False,
 ) -> None:
     """Refuses rows that could not be converted; `attributes` are columns beside those that every trace has."""
-    timestamps_us(rows.column(columns.ts), columns.ts, place, columns.unit)
+    timestamps_us(rows.column(columns.clock), columns.clock, place, columns.unit)
     identities(rows.column(columns.id), columns.id, place)
     type_labels(rows.column(columns.type), columns.type, place)
     for name in attributes:

@@ -17,7 +17,7 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from decopa.choices import TIME_UNITS
+from decopa.choices import DEFAULT_TIME_UNITS, TIME_UNITS
 from decopa.errors import TraceError, did_you_mean
 from decopa.query.schema import Schema
 from shuffler.rows.columns import MAX_TS_US, Ints, Place, timestamps_us
@@ -96,7 +96,7 @@ class TraceSource:
             event_types=None if found is None else found.event_types,
             nan_as_null=nan_as_null,
         )
-        for name in ("id", "ts"):
+        for name in ("id", "ts", *(() if columns.end is None else ("end",))):
             column = self.format.column_of[name]
             if name in reader.schema.names and column != name:
                 self.notices.append(f"'{name}' means column '{column}'; column '{name}' is not used")
@@ -184,9 +184,9 @@ class TraceSource:
         return self._times_us[1] - self._times_us[0]
 
     def _ends_of(self, block: Block) -> tuple[int, int]:
-        column = block.rows.column(self._columns.ts)
+        column = block.rows.column(self._columns.clock)
         ends = (column.slice(0, 1), column.slice(len(column) - 1, 1))
-        first, last = (timestamps_us(end, self._columns.ts, block.place, self._columns.unit) for end in ends)
+        first, last = (timestamps_us(end, self._columns.clock, block.place, self._columns.unit) for end in ends)
         return int(first[0]), int(last[0])
 
     @property
@@ -256,7 +256,7 @@ class TraceSource:
         numbers = np.concatenate([block.place.numbers(block.rows.num_rows) for block in blocks])
         table = pa.Table.from_batches([block.rows for block in blocks]).unify_dictionaries().combine_chunks()
         place, unit = Place(self._reader.name), self._columns.unit
-        parts = [timestamps_us(chunk, self._columns.ts, place, unit) for chunk in table.column(0).chunks]
+        parts = [timestamps_us(chunk, self._columns.clock, place, unit) for chunk in table.column(0).chunks]
         order: Ints = np.argsort(np.concatenate(parts), kind="stable")
         for start in range(skip, len(order), rows):
             some = order[start : start + rows]
@@ -319,7 +319,10 @@ def open_trace(
 
 
 def _with_unit(columns: TraceColumns, first: pa.Array | None) -> tuple[TraceColumns, list[str]]:
-    """The columns with the unit of times, guessed from the first of them if nobody has said it, and what to tell."""
+    """The columns with the unit of times, guessed from the first of them if nobody has said it, and what to tell.
+
+    It stays what it is from then on: later times of a stream that begins at 0 may look like another unit.
+    """
     if columns.unit is not None or first is None or first.null_count == len(first):
         return columns, []
     kind = first.type
@@ -327,9 +330,9 @@ def _with_unit(columns: TraceColumns, first: pa.Array | None) -> tuple[TraceColu
         return columns, []
     values = first.drop_null().to_numpy(zero_copy_only=False)
     whole = values[np.isfinite(values) & (np.abs(values) <= MAX_TS_US)].astype(np.int64)
-    unit, default = guessed_unit(whole), "us" if pa.types.is_integer(kind) else "s"
+    unit, default = guessed_unit(whole), DEFAULT_TIME_UNITS["int" if pa.types.is_integer(kind) else "float"]
     if unit in ("us", default):
-        return columns, []
+        return replace(columns, unit=default), []
     told = (
         f"took the times in column '{columns.ts}' for {TIME_UNITS[unit]} since 1970 (the first is "
         f"{shown_time(int(whole[0]), unit)}); if they are {TIME_UNITS[default]}, say --ts-unit {default} "
@@ -382,7 +385,8 @@ def _reader_of(events: Events, columns: TraceColumns, kinds: Mapping[str, str], 
 def _check_columns(reader: Reader, columns: TraceColumns) -> None:
     """The three columns that every trace has are there, and no name stands for two."""
     names = reader.schema.names
-    for role, name in (("id", columns.id), ("ts", columns.ts), ("type", columns.type)):
+    roles = {"id": columns.id, "ts": columns.ts, "type": columns.type}
+    for role, name in (roles if columns.end is None else roles | {"end": columns.end}).items():
         if name in reader.unreadable:
             raise TraceError(f"{reader.name}: column '{name}': {reader.unreadable[name]}")
         if name not in names:

@@ -85,6 +85,9 @@ def test_a_sampled_join_is_within_the_error_that_it_tells() -> None:
         ("PATTERN AND(A a, KL(B b), C c) WHERE a.x < b.x AND b.x + c.x < 1.4 WITHIN 9 us", ("", "a", "c", "ac")),
         ("PATTERN SEQ(A a, KL(B b), C c) WHERE a.x < b.x WITHIN 12 us", ("", "a", "c", "ac")),
         ("PATTERN SEQ(KL(B b), A a) WITHIN 9 us", ("", "a")),
+        ("PATTERN AND(A a, KL(B b){2,3}) WITHIN 9 us", ("", "a")),
+        ("PATTERN SEQ(KL(B b){2,}, A a) WHERE a.x < b.x WITHIN 12 us", ("", "a")),
+        ("PATTERN AND(A a, KL(B b){1,2}) WHERE a.x < b.x WITHIN 9 us", ("", "a")),
     ],
 )
 def test_groups_limited_by_the_window_are_counted_exactly(text: str, partners: tuple[str, ...]) -> None:
@@ -96,8 +99,16 @@ def test_groups_limited_by_the_window_are_counted_exactly(text: str, partners: t
         assert found.standard_error == 0
 
 
-def test_groups_whose_members_must_fit_each_other_are_within_the_error() -> None:
-    query = parse("PATTERN AND(A a, KL(B b)) WHERE a.x < b.x AND abs(b.x - b.x) > 0.2 WITHIN 14 us")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "PATTERN AND(A a, KL(B b)) WHERE a.x < b.x AND abs(b.x - b.x) > 0.2 WITHIN 14 us",
+        "PATTERN AND(A a, KL(B b){2,3}) WHERE a.x < b.x AND abs(b.x - b.x) > 0.1 WITHIN 14 us",
+        "PATTERN AND(A a, KL(B b)) WHERE a.x < b.x AND b.x > PREV(b.x) WITHIN 14 us",
+    ],
+)
+def test_groups_whose_members_must_fit_each_other_are_within_the_error(text: str) -> None:
+    query = parse(text)
     events = stream(34, 70, "ABB")
     for others in ("", "a"):
         exact = len(brute_force_by_window(query.project({"b", *others}), events))
@@ -107,6 +118,14 @@ def test_groups_whose_members_must_fit_each_other_are_within_the_error() -> None
             found.append(count_groups(space, "b", space.matches(others) if others else None))
         assert np.mean([one.groups for one in found]) == pytest.approx(exact, rel=0.1)
         assert sum(abs(one.groups - exact) <= 1.96 * one.standard_error for one in found) >= 17
+
+
+def test_runs_are_counted() -> None:
+    query, events = parse("PATTERN ITER(B b) WITHIN 9 us"), stream(60, 400)
+    found = estimate_statistics(query, columns_of(pa.Table.from_pylist(events))).statistics
+    windows = (events[-1]["ts"] - events[0]["ts"]) / 9
+    exact = len(brute_force_by_window(query, events))
+    assert QueryRates(query, found, ENGINE).rate("b") * windows == pytest.approx(exact, rel=0.1)  # ties tell more
 
 
 def test_busy_windows_are_not_missed_when_matches_are_drawn() -> None:

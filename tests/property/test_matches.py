@@ -18,6 +18,7 @@ from decopa.query.query import Query
 from decopa.runs.execute import execute
 from decopa.runs.prepare import prepare
 from decopa.runs.spec import Planning, RunSpec, TraceOptions
+from shuffler.rows.events import TraceColumns
 from tests.support.brute_force import brute_force, brute_force_by_window, canonical
 from tests.support.engine import expected_rows, matches_of, sortable, table_of
 from tests.support.examples import examples
@@ -35,10 +36,12 @@ def run(
     plan: Plan | None = None,
     batch_size: int | None = None,
     interleaving: Random | None = None,
+    end: str | None = None,
 ) -> Any:
     planning = Planning(plan=plan, strategy="left-deep")
-    spec = RunSpec(TraceOptions(batch_size=batch_size), planning, runtime="local")
-    return execute(prepare(spec, [query], table_of(events, ATTRIBUTES)), interleaving=interleaving).matches
+    spec = RunSpec(TraceOptions(batch_size=batch_size, columns=TraceColumns(end=end)), planning, runtime="local")
+    table = table_of(events, ATTRIBUTES | ({} if end is None else {end: int}))
+    return execute(prepare(spec, [query], table), interleaving=interleaving).matches
 
 
 @settings(max_examples=examples(250))

@@ -45,6 +45,11 @@ PATTERNS = (
     "SEQ(A a, NOT(B b), C c) WHERE b.s = c.s",
     "SEQ(NOT(KL(B b)), A a, C c) WHERE a.s = b.s",
     "SEQ(A a, KL(B b), NOT(C c))",
+    "NEXT(A a, B b, C c)",
+    "NEXT(A a, B b, C c) WHERE FILTER(b.s = a.s) AND FILTER(c.s = b.s)",
+    "NEXT(A a, B b) WHERE FILTER(b.s != a.s)",
+    "NEXT(KL(A a), B b) WHERE FILTER(b.s = a.s)",
+    "STRICT(A a, (B|C) b, A c) WHERE a.s != c.s",
 )
 
 

@@ -16,7 +16,7 @@ from shuffler.source.live.position import Position
 from tests.property.test_crashes import EVENTS, PLAN, QUERY
 from tests.property.test_matches import ATTRIBUTES
 from tests.support.brute_force import brute_force, canonical
-from tests.support.crashing_stream import CrashingStream
+from tests.support.crashing_stream import CrashingStream, scripted
 from tests.support.engine import matches_of, table_of
 from tests.support.examples import examples
 from tests.support.plans import plans
@@ -43,16 +43,12 @@ def test_restarts_of_a_stream_lose_nothing_and_repeat_nothing() -> None:
         plan = data.draw(plans(query))
         note(f"{query}\n{plan.to_json()}")
         seed = data.draw(st.integers(0, 2**16))
+        table, chaos = table_of(events, ATTRIBUTES), Random(seed)
+        partitions, disorder_us = data.draw(st.integers(1, 4)), data.draw(st.integers(0, 3))
+        opened = scripted(table, chaos, partitions=partitions, disorder_us=disorder_us)
         with interpreted():
-            cluster = CrashingStream(
-                plan,
-                table_of(events, ATTRIBUTES),
-                shufflers=data.draw(st.integers(1, 3)),
-                chaos=Random(seed),
-                crashes=12,
-                partitions=data.draw(st.integers(1, 4)),
-                disorder_us=data.draw(st.integers(0, 3)),
-            )
+            shufflers = data.draw(st.integers(1, 3))
+            cluster = CrashingStream(plan, table, opened, shufflers=shufflers, chaos=chaos, crashes=12)
             found = cluster.run([query])
         expected = sorted(map(as_sets, brute_force(query, events)))
         assert sorted(map(as_sets, matches_of(query, found))) == expected
@@ -65,10 +61,10 @@ def test_restarts_of_a_stream_lose_nothing_and_repeat_nothing() -> None:
 
 
 def found_with(seed: int) -> list[object]:
+    table, chaos = table_of(EVENTS), Random(seed)
+    opened = scripted(table, chaos, partitions=3, disorder_us=4)
     with interpreted():
-        cluster = CrashingStream(
-            PLAN, table_of(EVENTS), shufflers=2, chaos=Random(seed), crashes=12, partitions=3, disorder_us=4
-        )
+        cluster = CrashingStream(PLAN, table, opened, shufflers=2, chaos=chaos, crashes=12)
         return sorted(map(canonical, matches_of(QUERY, cluster.run([QUERY]))))
 
 

@@ -10,25 +10,25 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from decopa.query.pattern import And, EventRef, Kleene, Not, Or, Pattern, Seq
-from decopa.query.predicate import (
-    Arithmetic,
-    Attr,
-    Call,
-    Compare,
-    Expr,
-    Literal,
-    Negative,
-    Node,
-    Predicate,
-    aliases_of,
-    children,
+from decopa.query.pattern import (
+    ANY_TYPE,
+    And,
+    EventRef,
+    Except,
+    Kleene,
+    Next,
+    Not,
+    Or,
+    Pattern,
+    Seq,
+    children_of,
+    with_children,
 )
+from decopa.query.predicate import Attr, Node, Predicate, aliases_of, compares_neighbours, rewrite
 from decopa.query.query import Query
-from tests.support.evaluate import Event, compare, holds, value_of
+from tests.support.evaluate import Event, holds
+from tests.support.fulfilment import Binding, Group, fulfils, is_between_two
 
-Group = tuple[Event, ...]
-Binding = dict[str, Group]
 Match = dict[str, tuple[Any, ...]]
 
 
@@ -86,9 +86,11 @@ def or_free(pattern: Pattern) -> list[Pattern]:
     match pattern:
         case Or():
             return [choice for child in pattern.children for choice in or_free(child)]
-        case Seq() | And():
+        case Seq() | And() | Next():
             chosen = itertools.product(*(or_free(child) for child in pattern.children))
-            return [type(pattern)(children) for children in chosen]
+            return [with_children(pattern, children) for children in chosen]
+        case Except():
+            return [Except(child, pattern.absent) for child in or_free(pattern.child)]
         case _:
             return [pattern]
 
@@ -100,6 +102,8 @@ def positive_leaves(pattern: Pattern) -> list[EventRef | Kleene]:
             return [pattern]
         case Not():
             return []
+        case Except():
+            return positive_leaves(pattern.child)
         case _:
             return [leaf for child in pattern.children for leaf in positive_leaves(child)]
 
@@ -115,10 +119,8 @@ def kleene_aliases(pattern: Pattern) -> frozenset[str]:
             return frozenset({pattern.child.alias})
         case EventRef():
             return frozenset()
-        case Not():
-            return kleene_aliases(pattern.child)
         case _:
-            return frozenset().union(*(kleene_aliases(child) for child in pattern.children))
+            return frozenset().union(*(kleene_aliases(child) for child in children_of(pattern)))
 
 
 def nesting_of_not(pattern: Pattern) -> int:
@@ -128,23 +130,31 @@ def nesting_of_not(pattern: Pattern) -> int:
             return 0
         case Not():
             return 1 + nesting_of_not(pattern.child)
+        case Except():
+            return max(nesting_of_not(pattern.child), 1 + nesting_of_not(pattern.absent))
         case _:
             return max(nesting_of_not(child) for child in pattern.children)
 
 
-def sequences(pattern: Pattern) -> Iterator[Seq]:
-    """Every SEQ of the pattern outside NOT."""
-    if isinstance(pattern, Seq):
-        yield pattern
-    if isinstance(pattern, Seq | And):
+def outside_not(pattern: Pattern) -> Iterator[Pattern]:
+    """Every node of the pattern outside NOT."""
+    yield pattern
+    if isinstance(pattern, Except):
+        yield from outside_not(pattern.child)
+    elif isinstance(pattern, Seq | And | Next):
         for child in pattern.children:
-            yield from sequences(child)
+            yield from outside_not(child)
+
+
+def sequences(pattern: Pattern) -> Iterator[Seq | Next]:
+    """Every SEQ and NEXT of the pattern outside NOT."""
+    return (node for node in outside_not(pattern) if isinstance(node, Seq | Next))
 
 
 # ------------------------------------------------------------------- matching
 class _Referee:
     def __init__(self, query: Query, events: Sequence[Event]) -> None:
-        self.where, self.window_us = query.where, query.window_us
+        self.where, self.skips, self.window_us = query.where, query.skips, query.window_us
         self.kleene = kleene_aliases(query.pattern)
         self.stream = sorted(events, key=lambda event: event["ts"])  # stable: ties stay in stream order
 
@@ -159,29 +169,108 @@ class _Referee:
     def groups(self, leaf: EventRef | Kleene) -> list[Group]:
         """What may stand at a leaf: each event of its type or, under KL, each non-empty set of them."""
         if isinstance(leaf, EventRef):
-            return [(event,) for event in self.stream if event["type"] == leaf.type]
-        members = [event for event in self.stream if event["type"] == leaf.child.type]
-        return [group for size in range(1, len(members) + 1) for group in itertools.combinations(members, size)]
+            return [(timed(event, leaf),) for event in self.stream if of_type(event, leaf)]
+        members = [event for event in self.stream if of_type(event, leaf.child)]
+        most = min(len(members), leaf.most or len(members))
+        sizes = range(leaf.least, most + 1)
+        if leaf.runs:
+            return [run for run in self.runs(leaf.child, members) if len(run) in sizes]
+        groups = [group for size in sizes for group in itertools.combinations(members, size)]
+        return [group for group in groups if self.steps_fit(leaf.child.alias, group)]
+
+    def runs(self, leaf: EventRef, members: list[Event]) -> Iterator[Group]:
+        """Every run: each member the first candidate after the one before it, ties all."""
+        relevant = [event for event in members if self.single(leaf.alias, event, self.skips)]
+
+        def extended(run: Group) -> Iterator[Group]:
+            yield run
+            later = [
+                event
+                for event in relevant
+                if event["ts"] > end_of(run[-1]) and self.step(leaf.alias, run[-1], event, self.skips)
+            ]
+            for event in later:
+                if event["ts"] == min(other["ts"] for other in later) and self.decided(leaf.alias, run[-1], event):
+                    yield from extended((*run, event))
+
+        for event in relevant:
+            if self.single(leaf.alias, event, self.where):
+                yield from extended((event,))
+
+    def decided(self, alias: str, before: Event, event: Event) -> bool:
+        return self.single(alias, event, self.where) and self.step(alias, before, event, self.where)
+
+    def steps_fit(self, alias: str, group: Group) -> bool:
+        return all(self.step(alias, one, other, self.where) for one, other in itertools.pairwise(group))
+
+    def step(self, alias: str, before: Event, event: Event, conditions: Sequence[Predicate]) -> bool:
+        """Whether conditions with PREV hold between two neighbours of a group."""
+        about = [one for one in conditions if aliases_of(one) == {alias} and compares_neighbours(one)]
+        return all(holds(_of_neighbours(one), {"before": before, "now": event}) for one in about)
+
+    def single(self, alias: str, event: Event, conditions: Sequence[Predicate]) -> bool:
+        about = [one for one in conditions if aliases_of(one) == {alias} and not compares_neighbours(one)]
+        about = [one for one in about if alias not in self.kleene or not is_between_two(one)]
+        return all(holds(one, {alias: event}) for one in about)
 
     def accepts(self, pattern: Pattern, binding: Binding, around: Binding) -> bool:
         bound = everything(binding)
         return (
-            len({id(event) for event in bound}) == len(bound)
+            len({event["id"] for event in bound}) == len(bound)
             and last(bound) - first(bound) <= self.window_us
             and all(in_order(sequence, binding) for sequence in sequences(pattern))
             and all(fulfils(predicate, {**around, **binding}, self.kleene) for predicate in self.about(binding, around))
+            and all(self.is_next(chain, binding) for chain in sequences(pattern) if isinstance(chain, Next))
             and not any(self.blocked(sequence, binding) for sequence in sequences(pattern))
+            and not any(self.excepted(node, binding) for node in exceptions(pattern, binding))
+        )
+
+    def is_next(self, chain: Next, binding: Binding) -> bool:
+        """Whether each event of a NEXT is the first that could follow: no other candidate ends before it."""
+        elements = elements_of(chain)
+        for place in range(1, len(elements)):
+            leaf = elements[place]
+            assert isinstance(leaf, EventRef)
+            earlier = {
+                alias_of(one): binding[alias_of(one)] for part in elements[:place] for one in positive_leaves(part)
+            }
+            reached = last(below(elements[place - 1], binding))
+            (chosen,) = binding[leaf.alias]
+            if not self.may_follow(chain, leaf, chosen, earlier):
+                return False
+            for event in (timed(one, leaf) for one in self.stream):
+                better = (end_of(event), event["ts"]) < (end_of(chosen), chosen["ts"])
+                if better and event["ts"] > reached and self.may_follow(chain, leaf, event, earlier):
+                    return False
+        return True
+
+    def may_follow(self, chain: Next, leaf: EventRef, event: Event, earlier: Binding) -> bool:
+        """Whether an event is a candidate for a position: of a type that counts, and not skipped by FILTER."""
+        bound = {**earlier, leaf.alias: (event,)}
+        return (chain.strict or of_type(event, leaf)) and all(
+            fulfils(predicate, bound, self.kleene)
+            for predicate in self.skips
+            if leaf.alias in aliases_of(predicate) and aliases_of(predicate) <= bound.keys()
+        )
+
+    def excepted(self, node: tuple[Pattern, Group, Group], binding: Binding) -> bool:
+        """Whether a match of what an EXCEPT forbids lies strictly between two groups of events."""
+        absent, before, behind = node
+        return any(
+            last(before) < first(everything(negated)) and last(everything(negated)) < first(behind)
+            for choice in or_free(absent)
+            for negated in self.matches(choice, binding)
         )
 
     def about(self, binding: Binding, around: Binding) -> list[Predicate]:
         """The conditions that name the binding and nothing that is not there."""
         return [
             predicate
-            for predicate in self.where
+            for predicate in (*self.where, *self.skips)
             if aliases_of(predicate) & binding.keys() and aliases_of(predicate) <= binding.keys() | around.keys()
         ]
 
-    def blocked(self, sequence: Seq, binding: Binding) -> bool:
+    def blocked(self, sequence: Seq | Next, binding: Binding) -> bool:
         """Whether a match of some NOT of this SEQ lies in its gap."""
         for place, child in enumerate(sequence.children):
             if isinstance(child, Not):
@@ -200,6 +289,62 @@ class _Referee:
         return after_start and before_end
 
 
+def _of_neighbours(predicate: Predicate) -> Predicate:
+    def change(node: Node) -> Node | None:
+        return Attr("before" if node.previous else "now", node.name) if isinstance(node, Attr) else None
+
+    return rewrite(predicate, change)  # type: ignore[return-value]
+
+
+def timed(event: Event, leaf: EventRef) -> Event:
+    """The event as it stands at a leaf: over when its timer is."""
+    return {**event, "end": end_of(event) + leaf.delay_us} if leaf.delay_us else event
+
+
+def of_type(event: Event, leaf: EventRef) -> bool:
+    return leaf.type == ANY_TYPE or event["type"] in leaf.types
+
+
+def elements_of(chain: Next) -> list[Pattern]:
+    """What follows each other in a NEXT: its first pattern, then one event at a time."""
+    found: list[Pattern] = []
+    for child in chain.children:
+        inner = child
+        while found and isinstance(inner, Except):
+            inner = inner.child
+        parts = inner.children if found and isinstance(inner, Next) else (inner,)
+        found += [part for part in parts if not isinstance(part, Not)]
+    return found
+
+
+def exceptions(pattern: Pattern, binding: Binding) -> Iterator[tuple[Pattern, Group, Group]]:
+    """For each EXCEPT: what it forbids, and the events between which it does.
+
+    Alone it looks from the first to the last event of its own part; to the right in a NEXT from the event before.
+    """
+    inside_next: set[int] = set()
+    for chain in outside_not(pattern):
+        if isinstance(chain, Next):
+            for place, child in enumerate(chain.children):
+                node = child
+                while place and isinstance(node, Except):
+                    inside_next.add(id(node))
+                    before = next(one for one in reversed(chain.children[:place]) if not isinstance(one, Not))
+                    yield node.absent, below(before, binding), final(node, binding)
+                    node = node.child
+    for node in outside_not(pattern):
+        if isinstance(node, Except) and id(node) not in inside_next:
+            events = below(node, binding)
+            start = tuple(event for event in events if event["ts"] == first(events))
+            yield node.absent, start, final(node, binding)
+
+
+def final(pattern: Pattern, binding: Binding) -> Group:
+    """The events with which a part ends."""
+    events = below(pattern, binding)
+    return tuple(event for event in events if end_of(event) == last(events))
+
+
 def everything(binding: Binding) -> Group:
     return tuple(event for group in binding.values() for event in group)
 
@@ -209,7 +354,12 @@ def first(group: Group) -> int:
 
 
 def last(group: Group) -> int:
-    return max(int(event["ts"]) for event in group)
+    return max(end_of(event) for event in group)
+
+
+def end_of(event: Event) -> int:
+    """When an event is over: at its `end` if it has one, else at its time."""
+    return int(event.get("end", event["ts"]))
 
 
 def below(pattern: Pattern, binding: Binding) -> Group:
@@ -222,65 +372,7 @@ def neighbour(children: Iterator[Pattern], binding: Binding) -> Group:
     return next((below(child, binding) for child in children if not isinstance(child, Not)), ())
 
 
-def in_order(sequence: Seq, binding: Binding) -> bool:
-    parts = [below(child, binding) for child in sequence.children if not isinstance(child, Not)]
+def in_order(sequence: Seq | Next, binding: Binding) -> bool:
+    children = elements_of(sequence) if isinstance(sequence, Next) else sequence.children
+    parts = [below(child, binding) for child in children if not isinstance(child, Not)]
     return all(last(earlier) < first(later) for earlier, later in itertools.combinations(parts, 2))
-
-
-def fulfils(predicate: Predicate, binding: Binding, kleene: frozenset[str]) -> bool:
-    """Whether the condition holds for every choice of one member per alias.
-
-    One that compares a KL alias with itself holds for every two members, the earlier one first.
-    """
-    named = sorted(aliases_of(predicate))
-    if isinstance(predicate, Compare) and len(named) == 1 and named[0] in kleene:
-        (alias,) = named
-        both_sides = bool(aliases_of(predicate.left) and aliases_of(predicate.right))
-        if both_sides or has_twin(predicate):
-            return all(
-                holds_between(predicate, {alias: earlier}, {alias: later})
-                for earlier, later in itertools.combinations(binding[alias], 2)
-            )
-    choices = itertools.product(*(binding[alias] for alias in named))
-    return all(holds(predicate, dict(zip(named, choice, strict=True))) for choice in choices)
-
-
-def is_twin(node: Node) -> bool:
-    """`x - x`, `x / x` and `dist_km(p, p)` are about two members of a group: for one they say nothing."""
-    match node:
-        case Arithmetic(op="-" | "/"):
-            return node.left == node.right and bool(aliases_of(node.left))
-        case Call(function="dist_km"):
-            return node.arguments[:2] == node.arguments[2:] and bool(aliases_of(node.arguments[0]))
-    return False
-
-
-def has_twin(node: Node) -> bool:
-    return is_twin(node) or any(map(has_twin, children(node)))
-
-
-def holds_between(predicate: Compare, earlier: Mapping[str, Event], later: Mapping[str, Event]) -> bool:
-    if not has_twin(predicate):
-        return compare(predicate.op, value_of(predicate.left, earlier), value_of(predicate.right, later))
-    left, right = (value_of(with_values(side, earlier, later), {}) for side in (predicate.left, predicate.right))
-    return compare(predicate.op, left, right)
-
-
-def with_values(node: Expr, earlier: Mapping[str, Event], later: Mapping[str, Event]) -> Expr:
-    """The expression with each mention replaced by a value: in a twin the first half is the earlier member's."""
-    if isinstance(node, Attr):
-        return Literal(value_of(node, earlier))  # type: ignore[arg-type]
-    below = list(children(node))
-    owners = [earlier] * len(below)
-    if is_twin(node):
-        owners[len(below) // 2 :] = [later] * (len(below) - len(below) // 2)
-    done = tuple(with_values(child, owner, owner if is_twin(node) else later)
-                 for child, owner in zip(below, owners, strict=True))  # type: ignore[arg-type]  # fmt: skip
-    match node:
-        case Arithmetic():
-            return Arithmetic(node.op, *done)
-        case Call():
-            return Call(node.function, done)
-        case Negative():
-            return Negative(*done)
-    return node

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from random import Random
 
 import pyarrow as pa
@@ -13,12 +13,13 @@ from shuffler.exchange.codecs import needed_attributes
 from shuffler.exchange.node import ReplayStart
 from shuffler.source.block import Block
 from shuffler.source.lateness import Lateness
+from shuffler.source.trace import TraceSource
 from tests.support.crashing import BLOCK_ROWS, CrashingCluster
 from tests.support.scripted_source import ScriptedSource, dealt_out, scripted_trace
 
 
 class CrashingStream(CrashingCluster):
-    """Events come from `partitions` partitions, each out of order by at most `disorder_us`, read in any order."""
+    """`opened` opens the source that has the events, again after every crash; `crashed` is called in between."""
 
     #: Polls bring few rows, so there are more of them between two crashes.
     odds = (0.004, 0.05, 0.12)
@@ -27,30 +28,29 @@ class CrashingStream(CrashingCluster):
         self,
         plan: Plan,
         events: pa.Table,
+        opened: Callable[[], TraceSource],
         *,
         shufflers: int,
         chaos: Random,
         crashes: int,
-        partitions: int,
-        disorder_us: int = 0,
+        crashed: Callable[[], None] = lambda: None,
     ) -> None:
-        order = sorted(
-            range(events.num_rows), key=lambda row: events["ts"][row].as_py() + chaos.randint(0, disorder_us)
-        )
-        self._tables = dealt_out(events.take(pa.array(order, pa.int64())), partitions, chaos)
-        self._lateness, self._draw = Lateness(disorder_us), chaos
+        self._opened, self._crashed = opened, crashed
         #: The positions of complete and pending checkpoints, by number; None is the beginning.
         self._positions: dict[int, bytes | None] = {}
-        self._arriving: Iterator[Block | None] | None = None
+        self._arriving: Generator[Block | None, None, None] | None = None
         super().__init__(plan, events, shufflers=shufflers, chaos=chaos, crashes=crashes)
 
     def _start(self) -> None:
+        if self._arriving is not None:
+            self._arriving.close()
+            self._crashed()
         super()._start()
         saved = None if self._complete is None else self._positions[self._complete.number]
-        source = scripted_trace(ScriptedSource(self._tables, self._draw), self._lateness)
+        source = self._opened()
         bounds = [bind(part.query, source.schema) for part in self.topology.plan.parts]
         attributes = needed_attributes(bounds, source.schema)
-        self._arriving = source.arrivals(attributes, BLOCK_ROWS, saved)
+        self._arriving = _generator(source.arrivals(attributes, BLOCK_ROWS, saved))
         self._position, self._over, self._fed, self._begun = saved, False, 0, 0
 
     def _feed(self) -> None:
@@ -80,3 +80,15 @@ class CrashingStream(CrashingCluster):
         at, self._block = self._block, self._begun
         super()._begin_checkpoint()
         self._block = at
+
+
+def _generator(blocks: Iterator[Block | None]) -> Generator[Block | None, None, None]:
+    yield from blocks
+
+
+def scripted(events: pa.Table, chaos: Random, *, partitions: int, disorder_us: int = 0) -> Callable[[], TraceSource]:
+    """Opens a source in memory: each partition out of order by at most `disorder_us`, and read in any order."""
+    arrival = [ts + chaos.randint(0, disorder_us) for ts in events["ts"].to_pylist()]
+    order = sorted(range(events.num_rows), key=arrival.__getitem__)
+    tables = dealt_out(events.take(pa.array(order, pa.int64())), partitions, chaos)
+    return lambda: scripted_trace(ScriptedSource(tables, chaos), Lateness(disorder_us))

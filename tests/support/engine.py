@@ -40,8 +40,9 @@ def expected_rows(query: Query, events: Sequence[Event], matches: Sequence[Match
     by_id = {event["id"]: event for event in events}
     rows = []
     for match in matches:
-        times = [by_id[event_id]["ts"] for group in match.values() for event_id in group]
-        row: dict[str, Any] = {"query": query.name, "start_ts": min(times), "end_ts": max(times)}
+        bound = [by_id[event_id] for group in match.values() for event_id in group]
+        begin, end = min(event["ts"] for event in bound), max(event.get("end", event["ts"]) for event in bound)
+        row: dict[str, Any] = {"query": query.name, "start_ts": begin, "end_ts": end}
         for alias in query.positive_aliases:
             row[alias] = _cell(query, alias, match, list(match.get(alias, ())))
         for attr in query.returns:

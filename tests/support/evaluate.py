@@ -16,7 +16,9 @@ from decopa.query.predicate import (
     Call,
     Compare,
     Expr,
+    Like,
     Literal,
+    Missing,
     Negated,
     Negative,
     Predicate,
@@ -50,6 +52,22 @@ def holds(predicate: Predicate, bound: Mapping[str, Event]) -> bool:
             return any(holds(part, bound) for part in predicate.parts)
         case Negated():
             return not holds(predicate.part, bound)
+        case Missing():
+            return is_missing(value_of(predicate.operand, bound))
+        case Like():
+            text = value_of(predicate.operand, bound)
+            return text is not None and like(str(text).lower() if predicate.any_case else str(text), predicate.pattern)
+
+
+def like(text: str, pattern: str) -> bool:
+    """LIKE by trying every way to split the text; slow and plain."""
+    if not pattern:
+        return not text
+    if pattern[0] == "\\" and len(pattern) > 1 and pattern[1] in "%_\\":
+        return text[:1] == pattern[1] and like(text[1:], pattern[2:])
+    if pattern[0] == "%":
+        return any(like(text[cut:], pattern[1:]) for cut in range(len(text) + 1))
+    return bool(text) and (pattern[0] in ("_", text[0])) and like(text[1:], pattern[1:])
 
 
 def compare(op: str, left: Value, right: Value) -> bool:
@@ -91,12 +109,8 @@ def arithmetic(op: str, left: Any, right: Any) -> Any:
 
 
 def divide(left: float, right: float) -> float:
-    """IEEE: a number through zero is infinite, zero through zero is not a number."""
-    if right != 0:
-        return left / right
-    if left == 0:
-        return math.nan
-    return math.copysign(math.inf, left) * math.copysign(1.0, right)
+    """Division by zero has no value: it is missing."""
+    return left / right if right != 0 else math.nan
 
 
 def call(function: str, arguments: list[Any]) -> Any:
@@ -107,12 +121,40 @@ def call(function: str, arguments: list[Any]) -> Any:
             return abs(arguments[0])
         case "sqrt":
             return math.sqrt(arguments[0]) if arguments[0] >= 0 else math.nan
+        case "floor":
+            return float(math.floor(arguments[0]))
+        case "ceil":
+            return float(math.ceil(arguments[0]))
+        case "round":
+            return math.copysign(math.floor(abs(arguments[0]) + 0.5), arguments[0])
+        case "log":
+            return math.log(arguments[0]) if arguments[0] > 0 else math.nan
+        case "exp":
+            return math.exp(min(arguments[0], 700.0))
+        case "pow":
+            return power(*map(float, arguments))
+        case "mod":
+            return math.fmod(*arguments) if arguments[1] != 0 else math.nan
+        case "hour":
+            return arguments[0] // 3_600_000_000 % 24
+        case "weekday":
+            return (arguments[0] // 86_400_000_000 + 3) % 7 + 1
+        case "length":
+            return len(arguments[0])
         case "min":
             return min(arguments)
         case "max":
             return max(arguments)
         case _:
             return haversine_km(*map(math.radians, arguments))
+
+
+def power(base: float, exponent: float) -> float:
+    try:
+        result = base**exponent
+    except ZeroDivisionError:
+        return math.inf
+    return math.nan if isinstance(result, complex) else result
 
 
 def haversine_km(lat: float, lon: float, other_lat: float, other_lon: float) -> float:

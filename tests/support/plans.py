@@ -11,6 +11,8 @@ from decopa.errors import PlanError
 from decopa.planning.plan import Plan, PlanOperator, QueryPlan
 from decopa.planning.roles import Rule
 from decopa.planning.subquery import SubQuery, negated_part, whole
+from decopa.planning.succession import problems
+from decopa.planning.validate import violations
 from decopa.query.analysis import Negation
 from decopa.query.query import Query
 
@@ -59,7 +61,17 @@ class _Builder:
         """Every way to make `target` out of smaller sub-queries, those of one kind together."""
         if len(target.aliases) == 1 and not target.closed:
             return ([()],)
-        return self.group_splits(target), self.negation_splits(target), self.join_splits(target)
+        ways = self.group_splits(target), self.negation_splits(target), self.join_splits(target)
+        return (
+            ways
+            if not self.query.chosen_in_order
+            else tuple([one for one in way if self.exact(target, one)] for way in ways)
+        )
+
+    def exact(self, target: SubQuery, inputs: Split) -> bool:
+        """Whether the rules for NEXT accept the step and each of its inputs."""
+        parts: list[tuple[SubQuery, Split]] = [(target, inputs), *((one, ()) for one in inputs)]
+        return not any(True for part, sources in parts for _ in problems(self.query, part, sources))
 
     def group_splits(self, target: SubQuery) -> list[Split]:
         """Unary and binary Kleene splits (4.1) of a group that no negation in `target` has asked for."""
@@ -122,6 +134,8 @@ def _part(target: SubQuery, aliases: frozenset[str]) -> SubQuery:
 
 def _with_partitions(draw: st.DrawFn, plan: QueryPlan) -> QueryPlan:
     """Flags set at random, in random order, as long as the plan stays valid."""
+    if plan.query.chosen_in_order:
+        return _with_valid_flags(draw, plan)
     partitioned: set[str] = set()
     for operator in draw(st.permutations(plan.operators)):
         allowed = all(
@@ -132,6 +146,16 @@ def _with_partitions(draw: st.DrawFn, plan: QueryPlan) -> QueryPlan:
             partitioned.add(operator.name)
     flagged = tuple(replace(operator, partitioned=operator.name in partitioned) for operator in plan.operators)
     return replace(plan, operators=flagged)
+
+
+def _with_valid_flags(draw: st.DrawFn, plan: QueryPlan) -> QueryPlan:
+    """As `_with_partitions`, by the rules themselves: a NEXT may have both inputs hashed."""
+    for name in draw(st.permutations([operator.name for operator in plan.operators])):
+        if draw(st.booleans()):
+            flagged = tuple(replace(one, partitioned=one.partitioned or one.name == name) for one in plan.operators)
+            changed = replace(plan, operators=flagged)
+            plan = changed if not any(True for _ in violations(changed)) else plan
+    return plan
 
 
 def _may_be_dealt_out(plan: QueryPlan, operator: PlanOperator, successor: PlanOperator) -> bool:

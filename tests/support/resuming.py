@@ -65,10 +65,7 @@ class ResumableRun:
                 ]
             )
             self.feeders.append(
-                [
-                    LeafFeeder(part, bound, self.strings.pin, routing=routing, number=number)
-                    for number in range(shufflers)
-                ]
+                [LeafFeeder(part, bound, self.strings, routing=routing, number=number) for number in range(shufflers)]
             )
 
     def feed(self, start: int, stop: int, batch_size: int) -> None:

@@ -41,6 +41,11 @@ def decopa_entry(entry_id: str) -> dict[str, Any]:
     return next(entry for entry in _load("decopa.json", "entries") if entry["id"] == entry_id)
 
 
+def nextcep_entries() -> list[dict[str, Any]]:
+    """The worked examples of the NEXT CEP paper."""
+    return _load("nextcep.json", "entries")
+
+
 def _load(name: str, key: str) -> list[dict[str, Any]]:
     path = GOLDEN / name
     if not path.is_file():

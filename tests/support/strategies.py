@@ -20,7 +20,9 @@ from decopa.query.predicate import (
     Call,
     Compare,
     Expr,
+    Like,
     Literal,
+    Missing,
     Negated,
     Negative,
     Predicate,
@@ -170,7 +172,8 @@ def _twin(draw: st.DrawFn, alias: str) -> Expr:
 
 @st.composite
 def _simple(draw: st.DrawFn, leaves: list[Leaf]) -> Predicate:
-    kind = draw(st.sampled_from(("number", "number", "key", "text", "flag", "among", "gap", "distance")))
+    kinds = ("number", "number", "key", "text", "flag", "among", "gap", "distance", "missing", "like")
+    kind = draw(st.sampled_from(kinds))
     first, second = leaves[0], leaves[-1]
     same = draw(st.sampled_from(("=", "!=")))
     # An alias on both sides of a comparison would compare members of a KL group with each other.
@@ -190,6 +193,13 @@ def _simple(draw: st.DrawFn, leaves: list[Leaf]) -> Predicate:
             name = draw(st.sampled_from(("k", "n", "s")))
             options = draw(st.lists(st.sampled_from([*VALUES[name]]), min_size=1, max_size=2, unique=True))
             return Among(Attr(first.alias, name), tuple(map(Literal, options)))
+        case "missing":
+            name = draw(st.sampled_from(("k", "x", "s", "flag")))
+            absent = Missing(Attr(first.alias, name))
+            return absent if draw(st.booleans()) else Negated(absent)
+        case "like":
+            pattern = draw(st.sampled_from(("p", "%", "o'_", "%r", "_", "P", "\\%")))
+            return Like(Attr(first.alias, "s"), pattern, draw(st.booleans()))
         case "gap" if first is not second:
             gap = Arithmetic("-", Attr(second.alias, "ts"), Attr(first.alias, "ts"))
             return Compare(draw(st.sampled_from(COMPARISONS)), gap, Literal(draw(st.integers(-3, 5))))
@@ -213,9 +223,16 @@ def _numeric(draw: st.DrawFn, leaves: Sequence[Leaf]) -> Expr:
     for term in terms[1:]:
         op = draw(st.sampled_from(("+", "-", "*", "/", "min", "max")))
         result = Call(op, (result, term)) if op in ("min", "max") else Arithmetic(op, result, term)
-    match draw(st.sampled_from(("as it is", "as it is", "as it is", "abs", "sqrt", "negative"))):
-        case "abs" | "sqrt" as function:
+    functions = ("abs", "sqrt", "negative", "floor", "ceil", "round", "log", "mod", "hour", "weekday", "length")
+    match draw(st.sampled_from(("as it is",) * 6 + functions)):
+        case "abs" | "sqrt" | "floor" | "ceil" | "round" | "log" as function:
             return Call(function, (result,))
+        case "mod":
+            return Call("mod", (result, Literal(draw(st.sampled_from((2, 0, 1.5))))))
+        case "hour" | "weekday" as function if len(leaves) == 1:
+            return Call(function, (Attr(leaves[0].alias, draw(st.sampled_from(("ts", "n")))),))
+        case "length" if len(leaves) == 1:
+            return Call("length", (Attr(leaves[0].alias, "s"),))
         case "negative":
             return Negative(result)
     return result
@@ -245,7 +262,7 @@ def streams(query: Query, max_events: int = 12) -> st.SearchStrategy[list[dict[s
 @st.composite
 def workload_streams(draw: st.DrawFn, workload: Sequence[Query], max_events: int = 12) -> list[dict[str, Any]]:
     """The same for several queries."""
-    compared = {attr.name for query in workload for predicate in query.where for attr in attributes(predicate)}
+    compared = {attr.name for query in workload for predicate in query.conditions for attr in attributes(predicate)}
     returned = {attr.name for query in workload for attr in query.returns}
     present = sorted((compared | returned) & VALUES.keys())
     known = tuple(dict.fromkeys(name for query in workload for name in query.event_types))

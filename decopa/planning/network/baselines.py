@@ -5,7 +5,7 @@ from __future__ import annotations
 from decopa.planning.network.combination import bits
 from decopa.planning.network.instance import Instance
 from decopa.planning.network.subplan import NONE, Flows, SubPlan, Workspace, single
-from decopa.query.pattern import EventRef, Kleene, Not, Pattern, leaves
+from decopa.query.pattern import EventRef, Kleene, Not, Pattern, children_of, leaves
 
 
 def gathered(instance: Instance, workspace: Workspace, node: int) -> SubPlan:
@@ -41,7 +41,7 @@ def operator_placement(instance: Instance, workspace: Workspace, existing: Flows
         if isinstance(pattern, EventRef | Kleene):
             return [workspace.leaf(instance, mask)]
         children: list[list[SubPlan]] = []
-        for child in pattern.children if not isinstance(pattern, Not) else (pattern.child,):
+        for child in children_of(pattern):
             below = sum(1 << instance.aliases.index(leaf.alias) for leaf in leaves(child))
             if instance.is_primitive(below):
                 children.append([workspace.leaf(instance, below)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from decopa.query.pattern import And, EventRef, Kleene, Not, Pattern, leaves, type_form
+from decopa.query.pattern import And, EventRef, Kleene, Pattern, children_of, leaves, type_form, with_children
 from decopa.query.predicate import Attr, Node, rewrite
 from decopa.query.query import Query
 
@@ -24,17 +24,13 @@ def canonical_text(query: Query) -> str:
 def _sorted(pattern: Pattern) -> Pattern:
     if isinstance(pattern, EventRef | Kleene):
         return pattern
-    if isinstance(pattern, Not):
-        return Not(_sorted(pattern.child))
-    children = tuple(_sorted(child) for child in pattern.children)
+    children = tuple(_sorted(child) for child in children_of(pattern))
     if isinstance(pattern, And):
         children = tuple(sorted(children, key=lambda child: (type_form(child), str(child))))
-    return type(pattern)(children)
+    return with_children(pattern, children)
 
 
 def _renamed(pattern: Pattern, names: dict[str, str]) -> Pattern:
     if isinstance(pattern, EventRef):
-        return EventRef(pattern.type, names[pattern.alias])
-    if isinstance(pattern, Kleene | Not):
-        return type(pattern)(_renamed(pattern.child, names))  # type: ignore[arg-type]
-    return type(pattern)(tuple(_renamed(child, names) for child in pattern.children))
+        return replace(pattern, alias=names[pattern.alias])
+    return with_children(pattern, tuple(_renamed(child, names) for child in children_of(pattern)))

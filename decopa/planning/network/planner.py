@@ -23,7 +23,7 @@ from decopa.planning.network.load import cheapest_sustained
 from decopa.planning.network.price import PlanPrice, price
 from decopa.planning.network.search import CoverSearch, Effort
 from decopa.planning.network.subplan import Workspace
-from decopa.planning.network.validate import check_network_plan
+from decopa.planning.network.validate import check_network_plan, check_network_query
 from decopa.planning.network.workload import WorkloadEffort, WorkloadPlan, jointly, one_by_one, planner_for
 from decopa.query.query import Query
 
@@ -78,6 +78,8 @@ def plan_network(
     options = options or NetworkOptions()
     known = [statistics] * len(queries) if isinstance(statistics, Statistics) else list(statistics)
     branches = [(branch, known[place]) for place, query in enumerate(queries) for branch in query.branches]
+    for branch, _ in branches:
+        check_network_query(branch)
     used = _with_outside(network) if options.strategy == "central" else network
     rates = tuple(
         ProjectionRates(branch, used, one, options.model, implied=options.implied, partners=options.partners)

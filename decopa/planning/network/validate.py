@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from decopa.errors import PlanError
+from decopa.errors import PlanError, QueryError
 from decopa.planning.network.cover import NOTHING, Cover
 from decopa.planning.network.graph import NetworkPlan, Vertex
 from decopa.planning.validate import Violation
+from decopa.query.pattern import ANY_TYPE
+from decopa.query.query import Query
 
 
 def check_network_plan(plan: NetworkPlan) -> None:
@@ -19,8 +21,33 @@ def check_network_plan(plan: NetworkPlan) -> None:
         raise PlanError(f"vertex {violation.operator}: {violation.message} [{violation.rule}]")
 
 
+def unsupported(query: Query) -> str | None:
+    """What of an OR-free query a network cannot evaluate, if there is something: matches are put together there from
+    parts that know nothing of each other's candidates, and events are known by their one type."""
+    if query.chosen_in_order:
+        return "NEXT, STRICT and ITER choose among all candidates"
+    if any(one.others or one.type == ANY_TYPE for one in query.positions):
+        return "an event of several types"
+    if any(one.delay_us for one in query.positions):
+        return "a timer"
+    return None
+
+
+def check_network_query(query: Query) -> None:
+    """Raises QueryError if a network cannot evaluate an OR-free query."""
+    what = unsupported(query)
+    if what is not None:
+        raise QueryError(
+            f"{query.pattern}: {what}, which a network cannot evaluate; gather events and use `decopa run`"
+        )
+
+
 def violations(plan: NetworkPlan) -> Iterator[Violation]:
-    """Every violation: of single vertices first, then of queries."""
+    """Every violation: of queries as such, of single vertices, then of queries as they are evaluated."""
+    for part, query in enumerate(plan.queries):
+        if (what := unsupported(query)) is not None:
+            yield Violation("not-in-networks", plan.vertices[0].name, f"query {part}: {what}; use `decopa run`")
+            return
     for vertex in plan.ordered:
         for rule, message in _vertex(plan, vertex):
             yield Violation(rule, vertex.name, message)

@@ -10,6 +10,7 @@ from costmodel.conditions import EventConditions
 from costmodel.events import EventColumns, Ints
 from decopa.query.analysis import Negation
 from decopa.query.binding import BoundQuery
+from decopa.query.pattern import types_text
 from decopa.runs.why.parts import Blocking, Miss
 
 _EXAMPLES = 3
@@ -54,7 +55,7 @@ def blocking(
             blocks &= evaluator.mask(condition.predicate, {name: pairs[name] for name in condition.aliases})
     blocked, first = np.unique(owner[blocks], return_index=True)
     at = np.flatnonzero(blocks)[first[:_EXAMPLES]]
-    name = f"NOT({bound.query.position(alias).type} {alias})"
+    name = f"NOT({types_text(bound.query.position(alias).types)} {alias})"
     examples = tuple(
         Miss(name, {key: ids[int(numbers[place])] for key, numbers in pairs.items()}, f"{alias} blocks")
         for place in at.tolist()

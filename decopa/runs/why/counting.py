@@ -13,6 +13,7 @@ from decopa.errors import DecoPaError, LimitError, QueryError, StatisticsError
 from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan
 from decopa.query.binding import missing_types
+from decopa.query.pattern import ANY_TYPE, leaves
 from decopa.query.predicate import attributes
 from decopa.query.query import Query
 from decopa.query.schema import Kind
@@ -33,21 +34,23 @@ def explain_run(
     queries: Sequence[Query], source: TraceSource, *, most_candidates: int = MOST_CANDIDATES
 ) -> tuple[Why, ...]:
     """An explanation for each query; reads the trace once into memory, and once for every change that is tried."""
+    if source.schema.intervals or any(one.delay_us for query in queries for one in leaves(query.pattern)):
+        raise DecoPaError("what lasts cannot be explained: leave out --end and timers (@) to ask why")
     if source.row_count is None:
         raise DecoPaError("a live stream is gone once it was read; write it to a file to ask why")
-    needed = {attr.name for query in queries for one in query.where for attr in attributes(one)} - {"ts"}
+    needed = {attr.name for query in queries for one in query.conditions for attr in attributes(one)} - {"ts"}
     source.require(needed)
     try:
         events = event_columns(source, sorted(needed))
     except StatisticsError as err:
         raise QueryError("the trace has no events, so there is nothing to explain") from err
     ids = trace_ids(source, len(events))
-    frequency = {name: len(events.rows_of(name)) for name in events.type_names}
+    frequency = {name: len(events.rows_of(name)) for name in (*events.type_names, ANY_TYPE)}
 
     def count(query: Query) -> int | None:
         if any(missing_types(branch, source.schema) for branch in query.branches) and len(query.branches) == 1:
-            positive = {query.position(alias).type for alias in query.positive_aliases}
-            if positive & set(missing_types(query, source.schema)):
+            missing = set(missing_types(query, source.schema))
+            if any(set(query.position(alias).types) <= missing for alias in query.positive_aliases):
                 return 0
         return count_matches(query, source, frequency)
 
@@ -62,7 +65,9 @@ def count_matches(query: Query, source: TraceSource, frequency: Mapping[str, int
     from decopa.runs.execute import run_spec
 
     def rare_first(branch: Query) -> list[str]:
-        return sorted(branch.aliases, key=lambda alias: frequency.get(branch.position(alias).type, 0))
+        return sorted(
+            branch.aliases, key=lambda alias: sum(frequency.get(name, 0) for name in branch.position(alias).types)
+        )
 
     plan = Plan(tuple(left_deep(branch, rare_first(branch)) for branch in query.branches))
     limits = Limits(max_matches=MOST_MATCHES, max_groups=MOST_MATCHES, max_seconds=MOST_SECONDS)

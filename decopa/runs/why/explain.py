@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from costmodel.conditions import EventConditions
 from costmodel.events import EventColumns, Ints
+from decopa.query import analysis
 from decopa.query.binding import BoundQuery, bind
 from decopa.query.predicate import Predicate, aliases_of
 from decopa.query.query import Query
@@ -74,16 +75,14 @@ class _Branch:
         self.evaluator = EventConditions(self.bound, events)
         self.rng = np.random.default_rng(seed)
         #: Conditions on several events, as written and as bound; those that only follow from others are left out.
-        written = [one for one in query.where if len(aliases_of(one)) > 1]
-        stated = [one for one in self.bound.conditions if not one.through]
         self.conditions: list[tuple[Predicate, Predicate]] = [
-            (one, lowered.predicate) for one, lowered in zip(written, stated, strict=True)
+            (one.written, one.predicate) for one in self.bound.conditions if one.written is not None
         ]
 
     def explain(self) -> Branch:
         positions, rows = [], {}
         for one in self.query.positions:
-            found, rows[one.alias] = self._position(one.alias, one.type)
+            found, rows[one.alias] = self._position(one)
             positions.append(found)
         outer = [one.alias for one in self.query.positions if not one.scope]
         stages: list[Stage] = []
@@ -108,8 +107,8 @@ class _Branch:
                 if found is not None:
                     yield found
 
-    def _position(self, alias: str, kind: str) -> tuple[Position, Ints]:
-        rows = self.events.rows_of(kind)
+    def _position(self, one: analysis.Position) -> tuple[Position, Ints]:
+        alias, rows = one.alias, self.events.rows_of(one.label)
         passing = rows
         lost = []
         for predicate in self.bound.filters.get(alias, ()):
@@ -117,7 +116,7 @@ class _Branch:
             kept = self._own(predicate, alias, passing)
             lost.append(Rejection(str(predicate), len(rows) - int(alone.sum()), len(passing) - int(kept.sum())))
             passing = passing[kept]
-        return Position(alias, kind, len(rows), len(passing), tuple(lost)), passing
+        return Position(alias, one.label, len(rows), len(passing), tuple(lost), bool(one.scope)), passing
 
     def _own(self, predicate: Predicate, alias: str, rows: Ints) -> Mask:
         return self.evaluator.mask(predicate, {alias: rows}) if len(rows) else np.zeros(0, dtype=np.bool_)
@@ -179,8 +178,8 @@ class _Branch:
         return round((len(partial) * len(events) - clashes) * partial.weight)
 
     def _alike(self, rows: Mapping[str, Ints], alias: str) -> list[str]:
-        kind = self.query.position(alias).type
-        return [name for name in rows if name != alias and self.query.position(name).type == kind]
+        position = self.query.position
+        return [name for name in rows if name != alias and position(alias).may_share_with(position(name))]
 
     def _distinct(self, rows: Mapping[str, Ints], alias: str) -> Mask:
         """No event fills two positions."""

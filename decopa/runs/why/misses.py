@@ -11,7 +11,7 @@ from costmodel.events import Array, EventColumns, Ints
 from decopa.query.binding import BoundQuery
 from decopa.query.names import duration_text
 from decopa.query.predicate import Attr, Compare, Expr, Node, Predicate, aliases_of, attributes, rewrite
-from decopa.query.schema import NULL, Kind
+from decopa.query.schema import NULL, Column, Kind
 from decopa.query.typing import column_of_expression
 from decopa.query.vector import ColumnEvaluator
 from decopa.runs.why.parts import Miss
@@ -114,9 +114,10 @@ def _values(events: EventColumns, bound: BoundQuery, expression: Expr, rows: Map
         alias, _, attribute = name.partition(".")
         return np.asarray(events.column(attribute)[rows[alias]])
 
-    evaluator = ColumnEvaluator(
-        length, read, lambda attr: bound.schema.attributes[attr.name.partition(".")[2]], events.code_of
-    )
+    def column_of(attr: Attr) -> Column:
+        return bound.schema.attributes[attr.name.partition(".")[2]]
+
+    evaluator = ColumnEvaluator(length, read, column_of, events.code_of, events.texts_of)
     return np.broadcast_to(evaluator.values(rewrite(expression, _qualified)), (length,))  # type: ignore[arg-type]
 
 

@@ -38,6 +38,7 @@ class Position:
     events: int
     passing: int
     rejections: tuple[Rejection, ...] = ()
+    negated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

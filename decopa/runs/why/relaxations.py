@@ -7,7 +7,20 @@ from dataclasses import replace
 
 from decopa.errors import QueryError
 from decopa.query.names import duration_text
-from decopa.query.pattern import And, EventRef, Kleene, Not, Or, Pattern, Seq
+from decopa.query.pattern import (
+    And,
+    EventRef,
+    Except,
+    Kleene,
+    Next,
+    Not,
+    Or,
+    Pattern,
+    Seq,
+    children_of,
+    leaves,
+    with_children,
+)
 from decopa.query.predicate import aliases_of
 from decopa.query.query import MAX_WINDOW_US, Query
 from decopa.runs.why.parts import Relaxation
@@ -24,10 +37,16 @@ def relaxations(query: Query, count: CountMatches) -> Iterator[Relaxation]:
         window_us = min(times * query.window_us, MAX_WINDOW_US)
         longer = replace(query, window_us=window_us)
         yield Relaxation(f"window x{times} ({duration_text(window_us)})", count(longer), "window")
+    if (any_later := sequenced(query)) is not None:
+        yield Relaxation("any later event (SEQ for NEXT)", count(any_later), "next")
     if (any_order := unordered(query)) is not None:
         yield Relaxation("any order (AND for SEQ)", count(any_order), "order")
-    for place, predicate in enumerate(query.where[:_MOST_CONDITIONS], start=1):
-        fewer = replace(query, where=tuple(one for one in query.where if one is not predicate))
+    for place, predicate in enumerate(query.conditions[:_MOST_CONDITIONS], start=1):
+        fewer = replace(
+            query,
+            where=tuple(one for one in query.where if one is not predicate),
+            skips=tuple(one for one in query.skips if one is not predicate),
+        )
         yield Relaxation(f"without condition {place}, '{predicate}'", count(fewer), "condition")
     for negation in nots(query.pattern):
         fewer_nots = without_not(query, negation)
@@ -35,64 +54,71 @@ def relaxations(query: Query, count: CountMatches) -> Iterator[Relaxation]:
             yield Relaxation(f"without {negation}", count(fewer_nots), "negation")
 
 
+def sequenced(query: Query) -> Query | None:
+    """The query with any later event in the place of the next one; None if it has no NEXT."""
+    pattern = _as_seq(query.pattern)
+    if pattern == query.pattern:
+        return None
+    skips = tuple(one for one in query.skips if aliases_of(one) <= query.run_aliases)
+    return replace(
+        query, pattern=pattern, where=(*query.where, *(one for one in query.skips if one not in skips)), skips=skips
+    )
+
+
 def unordered(query: Query) -> Query | None:
     """The query with its events in any order; None if it asks for no order, or has a NOT, which needs one."""
     if not _has_seq(query.pattern) or next(nots(query.pattern), None) is not None:
         return None
+    query = sequenced(query) or query
     return replace(query, pattern=_as_and(query.pattern))
 
 
-def without_not(query: Query, negation: Not) -> Query | None:
-    """The query without one NOT, and without the conditions on its events."""
+def without_not(query: Query, negation: Not | Except) -> Query | None:
+    """The query without one NOT or EXCEPT, and without the conditions on its events."""
     pattern = _dropped(query.pattern, negation)
     if pattern is None:
         return None
-    kept = {leaf.alias for leaf in _leaves(pattern)}
-    where = tuple(one for one in query.where if aliases_of(one) <= kept)
+    kept = {leaf.alias for leaf in leaves(pattern)}
+    where, skips = (
+        tuple(one for one in conditions if aliases_of(one) <= kept) for conditions in (query.where, query.skips)
+    )
     try:
-        return replace(query, pattern=pattern, where=where)
+        return replace(query, pattern=pattern, where=where, skips=skips)
     except QueryError:  # what is left is no query of its own
         return None
 
 
-def nots(pattern: Pattern) -> Iterator[Not]:
-    """The outermost NOTs, from left to right."""
-    match pattern:
-        case Not():
-            yield pattern
-        case EventRef() | Kleene():
-            return
-        case _:
-            for child in pattern.children:
-                yield from nots(child)
+def nots(pattern: Pattern) -> Iterator[Not | Except]:
+    """The outermost NOTs and EXCEPTs, from left to right."""
+    if isinstance(pattern, Not | Except):
+        yield pattern
+        return
+    for child in children_of(pattern):
+        yield from nots(child)
 
 
-def _dropped(pattern: Pattern, negation: Not) -> Pattern | None:
+def _dropped(pattern: Pattern, negation: Not | Except) -> Pattern | None:
     match pattern:
         case Not():
             return None if pattern is negation else pattern
+        case Except():
+            return pattern.child if pattern is negation else pattern
         case EventRef() | Kleene():
             return pattern
         case _:
             kept = [one for child in pattern.children if (one := _dropped(child, negation)) is not None]
             if not kept:
                 return None
-            return kept[0] if len(kept) == 1 and not isinstance(kept[0], Not) else type(pattern)(tuple(kept))
+            return kept[0] if len(kept) == 1 and not isinstance(kept[0], Not) else with_children(pattern, kept)
 
 
 def _has_seq(pattern: Pattern) -> bool:
-    match pattern:
-        case EventRef() | Kleene():
-            return False
-        case Not():
-            return _has_seq(pattern.child)
-        case _:
-            return isinstance(pattern, Seq) or any(map(_has_seq, pattern.children))
+    return isinstance(pattern, Seq | Next) or any(map(_has_seq, children_of(pattern)))
 
 
 def _as_and(pattern: Pattern) -> Pattern:
     match pattern:
-        case EventRef() | Kleene() | Not():
+        case EventRef() | Kleene() | Not() | Except():
             return pattern
         case Or():
             return Or(tuple(map(_as_and, pattern.children)))
@@ -100,12 +126,7 @@ def _as_and(pattern: Pattern) -> Pattern:
             return And(tuple(map(_as_and, pattern.children)))
 
 
-def _leaves(pattern: Pattern) -> Iterator[EventRef]:
-    match pattern:
-        case EventRef():
-            yield pattern
-        case Kleene() | Not():
-            yield from _leaves(pattern.child)
-        case _:
-            for child in pattern.children:
-                yield from _leaves(child)
+def _as_seq(pattern: Pattern) -> Pattern:
+    """SEQ for every NEXT; an EXCEPT inside of one stays about its own events."""
+    children = tuple(map(_as_seq, children_of(pattern)))
+    return Seq(children) if isinstance(pattern, Next) else with_children(pattern, children)

@@ -16,12 +16,16 @@ def verdict(query: Query, matches: int | None, branches: Sequence[Branch], tried
     if all(reasons):
         return "no match: " + "; ".join(dict.fromkeys(one for one in reasons if one))
     helping = [one for one in tried if one.helps]
-    blamed = {
-        kind: [one for one in helping if one.kind == kind] for kind in ("negation", "order", "condition", "window")
-    }
+    kinds = ("negation", "next", "order", "condition", "window")
+    blamed = {kind: [one for one in helping if one.kind == kind] for kind in kinds}
     reached = _reached(branches)
     if blamed["negation"]:
         return f"no match: {_negation(blamed['negation'])}"
+    if blamed["next"]:
+        return (
+            "no match: the next events do not fit, though later ones do; with SEQ in place of NEXT there would be "
+            f"{_count(blamed['next'][0])}"
+        )
     if len(blamed["condition"]) == 1:
         return f"no match: {_condition(blamed['condition'][0], branches)}"
     if blamed["order"] and not blamed["condition"]:
@@ -56,10 +60,10 @@ def _matching(matches: int | None, branches: Sequence[Branch]) -> str:
 def _without_events(branch: Branch) -> str | None:
     """A position without any event, or whose own conditions no event passes."""
     for one in branch.positions:
-        if not one.events and f"NOT({one.type} {one.alias})" not in branch.pattern:
+        if not one.events and not one.negated:
             return f"there is no event of type '{one.type}' (position '{one.alias}')"
     for one in branch.positions:
-        if not one.passing and one.events and f"NOT({one.type} {one.alias})" not in branch.pattern:
+        if not one.passing and one.events and not one.negated:
             worst = max(one.rejections, key=lambda rejection: rejection.alone)
             return (
                 f"none of the {one.events:,} events of type '{one.type}' passes '{worst.condition}' (position "

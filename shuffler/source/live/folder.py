@@ -59,7 +59,7 @@ class FolderSource:
         if not self._folder.is_dir():
             raise TraceError(f"no folder '{self._folder}' to follow; check the path")
         given = dict(address.columns)
-        if not {columns.id, columns.ts, columns.type} <= given.keys():
+        if not set(columns.required) <= given.keys():
             given = self._columns_of_first() | given
         self.columns, self.schema = given, schema_of(given)
         self._names: list[str] = self.schema.names
@@ -97,7 +97,7 @@ class FolderSource:
         if found is None:
             self._reading = None
             return ()
-        self._offsets |= found.offsets
+        self._offsets |= {name: rows for name, rows in found.offsets.items() if rows >= 0}
         return (found,)
 
     def lag(self) -> Mapping[str, int]:
@@ -190,9 +190,8 @@ class FolderSource:
                 self._letters.put_values(Place(str(path), one.row), [(0, one.reason, one.values)])
 
     @property
-    def _required(self) -> tuple[str, str, str]:
-        columns = self._trace_columns
-        return (columns.id, columns.ts, columns.type)
+    def _required(self) -> tuple[str, ...]:
+        return self._trace_columns.required
 
     def _fitted(self, batch: pa.RecordBatch, place: Place) -> tuple[pa.RecordBatch, Place]:
         """The batch with the columns that are wanted; rows with values that do not fit are put aside."""

@@ -45,7 +45,7 @@ class PayloadReader:
         given = dict(address.columns)
         if self._record_time is not None:
             given.pop(self._record_time, None)
-        wanted = {columns.id, columns.type} | (set() if address.record_time else {columns.ts})
+        wanted = set(columns.required) - {self._record_time}
         self._first: Sequence[bytes] = ()
         if not wanted <= given.keys():
             self._first = first()

@@ -112,7 +112,7 @@ def _runs(table: pa.Table, columns: TraceColumns) -> list[tuple[tuple[int, int],
             continue
         rows = batch.select([name for name in batch.schema.names if name not in (_LANE, _STAGE, _NUMBER)])
         rows = rows.replace_schema_metadata(None)
-        ts = timestamps_us(rows.column(columns.ts), columns.ts, Place("the checkpoint"), columns.unit)
+        ts = timestamps_us(rows.column(columns.clock), columns.clock, Place("the checkpoint"), columns.unit)
         numbers = batch.column(_NUMBER).to_numpy()
         key = (batch.column(_LANE)[0].as_py(), batch.column(_STAGE)[0].as_py())
         found.append((key, Run(rows, ts, numbers)))

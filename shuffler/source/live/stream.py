@@ -101,7 +101,7 @@ class LiveStream:
         ids.see(identities(rows.column(names.id), names.id, place))
         if not ids.increasing:
             rows, place = self._letters.sift(rows, place, self._check_unique)
-        times = timestamps_us(rows.column(names.ts), names.ts, place, names.unit)
+        times = timestamps_us(rows.column(names.clock), names.clock, place, names.unit)
         if not self._unit_seen and len(times):
             self._check_unit(rows.column(names.ts), place)
         self._merge.arrive(arrival.partition, rows, times, place)
@@ -166,7 +166,7 @@ class LiveStream:
     def _merge_from(self, position: Position | None) -> PartitionMerge:
         return PartitionMerge(
             self._lateness,
-            self._columns.ts,
+            self._columns.clock,
             partitions=self._reader.partitions(),
             idle_after_s=self._idle_after_s,
             clock=self._clock,

@@ -15,6 +15,7 @@ from decopa.language.builder import (
     Value,
     abs_,
     and_,
+    call,
     constant,
     dist_km,
     event,
@@ -40,7 +41,9 @@ from decopa.query.predicate import (
     Call,
     Compare,
     Expr,
+    Like,
     Literal,
+    Missing,
     Negated,
     Negative,
     Predicate,
@@ -104,6 +107,10 @@ def rebuilt_condition(predicate: Predicate) -> Condition:
             return reduce(lambda left, right: left | right, map(rebuilt_condition, predicate.parts))
         case Negated():
             return ~rebuilt_condition(predicate.part)
+        case Missing():
+            return rebuilt_value(predicate.operand).is_null()
+        case Like():
+            return rebuilt_value(predicate.operand).like(predicate.pattern, any_case=predicate.any_case)
 
 
 def rebuilt_value(expression: Expr) -> Value:
@@ -119,7 +126,8 @@ def rebuilt_value(expression: Expr) -> Value:
         case Negative():
             return -rebuilt_value(expression.operand)
         case Call():
-            return CALL[expression.function](*map(rebuilt_value, expression.arguments))
+            named = CALL.get(expression.function, lambda *arguments: call(expression.function, *arguments))
+            return named(*map(rebuilt_value, expression.arguments))
 
 
 @given(queries())

@@ -65,6 +65,10 @@ def test_what_follows_depends_on_where_the_condition_stands() -> None:
     assert inside.endswith("so the NOT that it belongs to never blocks a match")
     (between,) = notices("abs(b.x - b.x) < 0", "SEQ(A a, KL(B b))")
     assert between.endswith("so groups of 'b' have one member")
+    (neighbours,) = notices("b.x > PREV(b.x) AND b.x < PREV(b.x)", "SEQ(A a, KL(B b))")
+    assert neighbours.endswith("so groups of 'b' have one member")
+    (skipped,) = notices("FILTER(b.x < b.x)", "NEXT(A a, B b)")
+    assert skipped.endswith("so the query finds nothing")
 
 
 def test_a_run_tells_of_a_condition_that_can_never_hold() -> None:

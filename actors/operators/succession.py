@@ -1,0 +1,185 @@
+"""NEXT: each match of the first input with its successor among the matches of the second.
+
+State is what is undecided: matches of the first input whose successor has not come yet, and rows of either input that
+lie beyond what both have reached. Neither grows with the window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from actors.columnar import jit
+from actors.columnar.output import BLOCK, CHUNK, Counters, OutputBlocks
+from actors.columnar.pair_writer import PairWriter, Side
+from actors.operators.arrivals import Arrivals, in_time_order
+from actors.operators.base import LogicState, OperatorSpec
+from actors.operators.join import write_outputs
+from actors.operators.pairing import Pairing, equality_columns
+from actors.operators.row_sets import CANDIDATES, WAITING
+from actors.operators.succession_source import HELPERS, succession_source
+from decopa.query.binding import BoundQuery, Condition
+from shuffler.routing.table import END_OF_STREAM, NOTHING_YET
+from shuffler.rows.batch import Array, Batch, Indices, joined
+from shuffler.rows.hashing import hash_columns
+from shuffler.rows.layout import Layout
+
+#: Matches that are only counted take no room.
+_ANY_NUMBER = 2**62
+
+
+class SuccessionLogic:
+    """Goes through both inputs in order of time, as far as both are complete.
+
+    A first match waits from its last event on. The first row of the second input that begins later and passes FILTER
+    is its successor, with all rows of the same time; deciding conditions then say whether the two are a match. Rows
+    of the second input are of no more use once they have been gone through.
+    """
+
+    def __init__(self, spec: OperatorSpec) -> None:
+        self.counters = Counters()
+        self.late_side: int | None = None
+        bound, query = spec.bound, spec.bound.query
+        self.window_us = query.window_us
+        roles = spec.plan.roles(spec.operator)
+        assert roles.succession is not None
+        self._left_side = roles.main
+        inputs = [Side.of(bound, source.sub_query) for source in spec.plan.inputs(spec.operator)]
+        left, right = inputs[roles.main], inputs[roles.other]
+        self._left, self._right = Arrivals(left.layout), Arrivals(right.layout)
+        output = Side.of(bound, spec.operator.sub_query).layout
+        self._groups = output.groups
+        self._kernel = _SuccessionKernel(spec, left, right, roles.succession.chosen, output)
+        self._waiting = left.layout.empty()
+        self._watermarks = [NOTHING_YET, NOTHING_YET]
+        self._done_us = NOTHING_YET
+
+    def on_batch(self, side: int, batch: Batch) -> Iterator[Batch]:
+        (self._left if side == self._left_side else self._right).add(batch)
+        yield from ()
+
+    def on_watermark(self, side: int, watermark_us: int) -> Iterator[Batch]:
+        self._watermarks[side] = watermark_us
+        if min(self._watermarks) > self._done_us:
+            self._done_us = min(self._watermarks)
+            yield from self._advance(self._done_us)
+
+    @property
+    def output_watermark_us(self) -> int:
+        return self._done_us
+
+    @property
+    def state_bytes(self) -> int:
+        return self._waiting.nbytes + self._left.nbytes + self._right.nbytes
+
+    @property
+    def state_rows(self) -> int:
+        return self._waiting.length + self._left.rows + self._right.rows
+
+    def snapshot(self) -> LogicState:
+        left = joined([self._waiting, *self._left.batches])
+        return LogicState({WAITING: left, CANDIDATES: joined([self._right.empty, *self._right.batches])},
+                          tuple(self._watermarks))  # fmt: skip
+
+    def restore(self, state: LogicState) -> None:
+        self._watermarks = list(state.watermarks)
+        self._done_us = min(self._watermarks)
+        # A row that waited is gone through again; what it has seen did not fit, so it waits on.
+        self._left.add(state.rows[WAITING])
+        self._right.add(state.rows[CANDIDATES])
+
+    def _advance(self, complete_us: int) -> Iterator[Batch]:
+        """Decides what rows that end before `complete_us` decide."""
+        arrived, candidates = self._left.take_before(complete_us), self._right.take_before(complete_us)
+        left = in_time_order(arrived if not self._waiting.length else joined([self._waiting, arrived]), self._left.end)
+        open_rows = np.ones(left.length, dtype=np.bool_)
+        if left.length and candidates.length:
+            candidates = in_time_order(candidates, self._right.end, self._kernel.chosen_end)
+            heaps = {alias: left.heaps[alias] for alias in self._groups}
+            for rows, columns in self._kernel.matches(left, candidates, open_rows, self.counters):
+                yield Batch(rows, columns, heaps if columns else {})
+        if complete_us == END_OF_STREAM:
+            open_rows[:] = False
+        else:
+            open_rows &= left.columns["min_ts"] >= complete_us - self.window_us
+        self._waiting = left if bool(open_rows.all()) else joined([left.take(np.flatnonzero(open_rows))])
+
+
+class _SuccessionKernel:
+    """The compiled loop and the columns that it reads and writes."""
+
+    def __init__(self, spec: OperatorSpec, left: Side, right: Side, chosen: str, output: Layout) -> None:
+        bound = spec.bound
+        self.window_us, self._ends = bound.query.window_us, (left.layout.place("max_ts"), right.layout.place("max_ts"))
+        self.chosen_end = right.layout.place(f"{chosen}.last")
+        writer = PairWriter(bound, right, left)
+        self._equal: list[tuple[str, str]] = []
+        pairing = Pairing(bound, left, right)
+        skipping, deciding = decided_by(bound, pairing, chosen)
+        for condition in skipping:
+            self._equal += equality_columns(bound, pairing, condition.predicate)
+            writer.add(condition.predicate)
+        skips = writer.take_checks()
+        for condition in deciding:
+            writer.add(condition.predicate)
+        decides = writer.take_checks()
+        if not spec.counting:
+            write_outputs(writer, output)
+        self.writer = writer
+        self._source = succession_source(writer, skips, decides)
+        self._constants = writer.constants.arrays(spec.code_of)
+        rows = BLOCK if spec.operator == spec.plan.root else CHUNK
+        self._blocks = None if spec.counting else OutputBlocks(output.columns, rows)
+        self._room = _ANY_NUMBER if spec.counting else CHUNK
+
+    def matches(
+        self, left: Batch, right: Batch, open_rows: Array, counters: Counters
+    ) -> Iterator[tuple[int, dict[str, Array]]]:
+        """(rows, columns) of the matches, in chunks, without columns if they are only counted.
+
+        Clears `open_rows` where a left row has found its successor.
+        """
+        hashes = [self._hashes(left, 0), self._hashes(right, 1)]
+        size = 1 if not self._equal else 1 << (2 * left.length - 1).bit_length()
+        head, link = np.full(size, -1, dtype=np.int64), np.empty(left.length, dtype=np.int64)
+        found_at = np.full((2, left.length), NOTHING_YET, dtype=np.int64)
+        places = np.zeros(3, dtype=np.int64)  # next left row, next right row, rows that wait
+        inputs = [left.columns["min_ts"], left.columns[self._ends[0]], hashes[0]]
+        inputs += [right.columns["min_ts"], right.columns[self.chosen_end], right.columns[self._ends[1]], hashes[1]]
+        inputs += [head, link, found_at[0], found_at[1], open_rows, *self._columns(left, right), *self._constants]
+        call = jit.load(self._source, helpers=HELPERS).succeed
+        while places[1] < right.length:
+            columns = {} if self._blocks is None else self._blocks.room(self._room)
+            written = [read.of(columns) for read, _ in self.writer.outputs]
+            found, compared = call(places, self._room, self.window_us, *inputs, *written)
+            found = int(found)
+            counters.comparisons += int(compared)
+            if found:
+                if self._blocks is not None:
+                    self._blocks.take(found)
+                yield found, {name: column[:found] for name, column in columns.items()}
+            elif places[1] < right.length:  # more rows wait than there is room for their matches
+                self._room = 2 * max(self._room, int(places[2]))
+
+    def _hashes(self, batch: Batch, side: int) -> Indices:
+        if not self._equal:
+            return np.empty(0, dtype=np.int64)
+        return hash_columns([batch.columns[pair[side]] for pair in self._equal], batch.length)
+
+    def _columns(self, left: Batch, right: Batch) -> Sequence[Array]:
+        writer = self.writer
+        found = [read.of(right.columns) for read in writer.probe_columns]
+        found += [read.of(left.columns) for read in writer.store_columns]
+        found += [right.heaps[alias][name] for alias, name in writer.probe_heaps]
+        return found + [left.heaps[alias][name] for alias, name in writer.store_heaps]
+
+
+def decided_by(bound: BoundQuery, pairing: Pairing, chosen: str) -> tuple[list[Condition], list[Condition]]:
+    """The FILTER conditions on the chosen event, and the conditions that the two inputs together decide."""
+    both = pairing.left_aliases | pairing.right_aliases
+    inputs = (pairing.left.sub_query.aliases, pairing.right.sub_query.aliases)
+    stated = [one for one in bound.conditions if not one.through and one.aliases <= both]
+    skipping = [one for one in stated if one.skips == chosen]
+    deciding = [one for one in stated if one.skips is None and not any(one.decided_in(aliases) for aliases in inputs)]
+    return skipping, deciding

@@ -1,0 +1,115 @@
+"""The compiled loop of `succession`: both inputs in order of time, and a list of waiting rows for each key."""
+
+from __future__ import annotations
+
+from textwrap import indent
+
+from actors.columnar.pair_writer import Checks, PairWriter
+from decopa.query import kernel
+
+HELPERS = kernel.HELPERS
+
+
+def succession_source(writer: PairWriter, skips: Checks, decides: Checks) -> str:
+    """The module with `succeed`: `skips` say whether a row is a candidate for a waiting one, `decides` whether the two
+    are a match."""
+    columns = [f"P{n}" for n in range(len(writer.probe_columns))]
+    columns += [f"S{n}" for n in range(len(writer.store_columns))]
+    columns += [f"G{n}" for n in range(len(writer.probe_heaps))]
+    columns += [f"H{n}" for n in range(len(writer.store_heaps))]
+    columns += ["floats", "integers", *(f"O{n}" for n in range(len(writer.outputs)))]
+    load = [f"p{n} = P{n}[row]" for n in range(len(writer.probe_columns))]
+    parts = {
+        "<columns>": ", ".join(columns),
+        "<constants>": _block(writer.constants.loading, 4),
+        "<load>": _block(load, 8),
+        "<skips>": _block(_check(skips), 16),
+        "<decides>": _block(_check(decides), 20),
+        "<write>": _block([f"O{n}[k] = {value}" for n, (_, value) in enumerate(writer.outputs)], 24),
+    }
+    text = _SUCCEED
+    for mark, source in parts.items():
+        text = text.replace(mark, source)
+    return text
+
+
+def _check(checks: Checks) -> list[str]:
+    lines = [f"ok = {' & '.join(checks.plain) or 'True'}"]
+    if checks.groups:
+        lines += ["if ok:", *(indent(block, "    ") for block in checks.groups)]
+    return lines
+
+
+def _block(lines: list[str], depth: int) -> str:
+    return indent("\n".join(lines or ["pass"]), " " * depth).lstrip()
+
+
+# A row that waits is in the list of its key. Once it has found its successor, `met_end` and `met_begin` say when the
+# chosen event ends and begins, so that others of the same time are successors, too; the next later row takes it out of
+# the list. A row whose window has passed goes as well. Of a key, rows whose first event ends earlier end no later, so
+# the first one in order of time that begins after a waiting row is its successor.
+_SUCCEED = """@jit
+def succeed(places, room, window, l_begin, l_end, l_hash, r_begin, r_chosen, r_end, r_hash, head, link, met_end,
+            met_begin, waits, <columns>):
+    <constants>
+    mask = head.shape[0] - 1
+    keyed = mask > 0
+    left_rows = l_end.shape[0]
+    right_rows = r_end.shape[0]
+    i = places[0]
+    row = places[1]
+    waiting = places[2]
+    k = 0
+    compared = 0
+    bucket = 0
+    while row < right_rows:
+        end = r_end[row]
+        begin = r_begin[row]
+        chosen = r_chosen[row]
+        while i < left_rows and l_end[i] < end:
+            if keyed:
+                bucket = l_hash[i] & mask
+            link[i] = head[bucket]
+            head[bucket] = i
+            waiting += 1
+            i += 1
+        if k + waiting > room:
+            break
+        if keyed:
+            bucket = r_hash[row] & mask
+        <load>
+        before = -1
+        j = head[bucket]
+        while j >= 0:
+            following = link[j]
+            gone = l_begin[j] < end - window
+            if not waits[j]:
+                gone |= (met_end[j] != chosen) | (met_begin[j] != begin)
+            if gone:
+                waits[j] = False
+                waiting -= 1
+                if before < 0:
+                    head[bucket] = following
+                else:
+                    link[before] = following
+                j = following
+                continue
+            compared += 1
+            if l_end[j] < begin:
+                <skips>
+                if ok:
+                    waits[j] = False
+                    met_end[j] = chosen
+                    met_begin[j] = begin
+                    <decides>
+                    if ok:
+                        <write>
+                        k += 1
+            before = j
+            j = following
+        row += 1
+    places[0] = i
+    places[1] = row
+    places[2] = waiting
+    return k, compared
+"""
