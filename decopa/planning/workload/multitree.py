@@ -89,10 +89,16 @@ class MultiTree:
         """Adds a tree; what is there already is used as it is."""
         assert user not in self.chosen
         self.chosen[user] = chosen
-        for key, node in chosen.tree:
-            self.nodes.setdefault(key, node)
-        for key in self._below(chosen.root):
+        made, waiting, seen = dict(chosen.tree), [chosen.root], {chosen.root}
+        while waiting:
+            key = waiting.pop()
+            if key not in self.nodes:
+                self.nodes[key] = made[key]
             self._uses[key] = self._uses.get(key, 0) + 1
+            for below in self.nodes[key].inputs:
+                if below not in seen:
+                    seen.add(below)
+                    waiting.append(below)
 
     def remove(self, user: Hashable) -> Chosen:
         """Takes a tree away; sub-patterns go with their last user."""
