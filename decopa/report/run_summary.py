@@ -225,7 +225,7 @@ def figures(
 def matches_text(result: RunResult) -> str:
     """`12 (far_apart 5, same_bike 7)`: how many, and of which query if there are several."""
     total = f"{result.match_count:,}"
-    names = list(dict.fromkeys(part.query.name for part in result.plan.parts))
+    names = list(dict.fromkeys(query.name for query in result.plan.queries))
     if len(names) < 2 or result.published is not None or result.counted is not None:
         return total
     found = {one["values"]: one["counts"] for one in result.matches.column("query").value_counts().to_pylist()}
