@@ -95,7 +95,8 @@ class _Tree:
 
     def _head(self) -> Iterator[str]:
         part, plan = self._part, self._part.plan
-        query = f"{plan.query.name}: {plan.query.pattern} WITHIN {duration_text(plan.query.window_us)}"
+        kind = "fragment " if plan.fragment else ""
+        query = f"{kind}{plan.query.name}: {plan.query.pattern} WITHIN {duration_text(plan.query.window_us)}"
         for line in textwrap.wrap(printable(query), self._width, subsequent_indent="  "):
             yield self._paint(line, _BOLD)
         working = sum(1 for operator in plan.operators if operator.inputs)

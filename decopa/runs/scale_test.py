@@ -20,7 +20,7 @@ from decopa.planning.plan import Plan
 from decopa.planning.price import plan_units
 from decopa.query.query import Query
 from decopa.runs.model_check import check_loads, predicted_rate
-from decopa.runs.planning import choose_plan
+from decopa.runs.planning import choose_plan, per_part
 from decopa.runs.scale_points import Point, PointKey
 from decopa.runs.spec import Planning
 from shuffler.exchange.outbox import FlushPolicy
@@ -175,16 +175,15 @@ class ScaleTest:
                 only = hosted.pop()
                 busy[only] = busy.get(only, 0.0) + status.busy_s
         span_us = self._span_us * offered.events / self._events
-        checks = check_loads(plan, self._per_part(), span_us, reports, self._settings.capacity.times(clock), busy)
+        checks = check_loads(plan, self._per_part(plan), span_us, reports, self._settings.capacity.times(clock), busy)
         return [asdict(check) | {"error": check.error} for check in checks]
 
     def _predicted(self, plan: Plan) -> tuple[float, str | None]:
         capacity = self._settings.capacity.for_window(1_000_000)
-        return predicted_rate(plan, self._per_part(), self._span_us, self._events, capacity)
+        return predicted_rate(plan, self._per_part(plan), self._span_us, self._events, capacity)
 
-    def _per_part(self) -> list[Statistics]:
-        pairs = zip(self._queries, self._statistics, strict=True)
-        return [known for query, known in pairs for _ in query.branches]
+    def _per_part(self, plan: Plan) -> list[Statistics]:
+        return [one for one in per_part(plan, self._queries, self._statistics) if one is not None]
 
     def _clock(self, predicted: float) -> float:
         target = self._settings.target_rate

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from decopa.planning.left_deep import joined_parts, left_deep
+from decopa.planning.left_deep import joined_parts
 from decopa.planning.plan import Plan, PlanOperator, QueryPlan, View
 from decopa.planning.subquery import SubQuery
 from decopa.planning.workload.multitree import Key, MultiTree
 from decopa.planning.workload.problem import QueryProblem
-from decopa.planning.workload.views import needed_attributes
+from decopa.planning.workload.views import carried_attributes, needed_attributes
 from decopa.query.canonical import renamed_query, residue
 from decopa.query.predicate import Attr
 from decopa.query.query import Query
@@ -32,8 +32,6 @@ class _PlanBuilder:
         uses = Counter(key for node in trees.nodes.values() for key in node.inputs)
         uses.update(chosen.root for chosen in trees.chosen.values())
         self._shared = {key for key, count in uses.items() if count > 1 and trees.nodes[key].inputs}
-        #: Where a key was met first: a pattern and a mask that have its form.
-        self._example: dict[Key, tuple[int, int]] = {}
         #: Fragments in the order of their making: each after those that it has views of.
         self._fragments: dict[Key, QueryPlan] = {}
 
@@ -97,8 +95,11 @@ class _PlanBuilder:
                 assert operator.view is not None
                 names, source = operator.view.names, known[operator.view.part]
                 left = residue(source, source.aliases, part.query, names)
-                for attr in sorted(needed_attributes(part.query, operator.sub_query, left), key=str):
-                    needed[operator.view.part][Attr(names[attr.alias], attr.name)] = None
+                carried = carried_attributes(source, SubQuery(frozenset(source.aliases)))
+                for attr in needed_attributes(part.query, operator.sub_query, left):
+                    there = Attr(names[attr.alias], attr.name)
+                    if there not in carried:
+                        needed[operator.view.part][there] = None
 
         known = {_name(key): part.query for key, part in self._fragments.items()}
         for part in queries:
@@ -134,11 +135,6 @@ def _grafted(plan: QueryPlan, core: SubQuery, operators: Sequence[PlanOperator],
         if one is not stump
     )
     return QueryPlan(plan.query, (*operators, *others))
-
-
-def own_plan(query: Query) -> QueryPlan:
-    """The plan of a query that shares nothing and of which nothing is known."""
-    return left_deep(query)
 
 
 def _name(key: Key) -> str:

@@ -17,10 +17,12 @@ from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan, QueryPlan
 from decopa.planning.price import price_plan
 from decopa.planning.workload.build import plan_of
+from decopa.planning.workload.instance_problem import QueryInstances
 from decopa.planning.workload.multitree import MultiTree
 from decopa.planning.workload.packing import packed
 from decopa.planning.workload.problem import MAX_SHARED_POSITIONS, QueryProblem
 from decopa.planning.workload.response import Budget, Responder, best_responses
+from decopa.planning.workload.search import LocalSearch
 from decopa.planning.workload.statistics import part_statistics
 from decopa.query.canonical import shareable_aliases
 from decopa.query.query import Query
@@ -59,13 +61,16 @@ def _unpacked(branches: Sequence[Query], planning: WorkloadPlanning, strategy: s
     if strategy == "trivial":
         return Plan(tuple(left_deep(branch) for branch in branches))
     shareable = [place for place, one in enumerate(branches) if _may_share(one)]
-    problem = QueryProblem(
-        [branches[place] for place in shareable], planning.statistics, planning.capacity, planning.model
-    )
+    kind = QueryInstances if strategy.startswith("mcep") else QueryProblem
+    problem = kind([branches[place] for place in shareable], planning.statistics, planning.capacity, planning.model)
     if strategy == "reordering-only":
         return _reordered(branches, planning, problem, shareable)
     if strategy == "sharing-only":
         trees = _merged_orders(problem)
+    elif strategy.startswith("mcep"):
+        responder = Responder(problem, left_deep=strategy == "mcep-prefix")
+        search = LocalSearch(problem, seed=planning.seed, responder=responder)
+        trees = search.anneal(Budget(planning.seconds))
     else:
         trees = best_responses(problem, Budget(planning.seconds))
     parts: list[QueryPlan | int] = [planning.alone(one) if not _may_share(one) else -1 for one in branches]

@@ -34,10 +34,10 @@ class Budget:
 
 
 class Responder:
-    """Finds trees of patterns of one problem."""
+    """Finds trees of patterns of one problem; with `left_deep` those that add one event after the other."""
 
-    def __init__(self, problem: TreeProblem) -> None:
-        self._problem = problem
+    def __init__(self, problem: TreeProblem, *, left_deep: bool = False) -> None:
+        self._problem, self._left_deep = problem, left_deep
         self._splits: dict[tuple[int, int], dict[int, list[tuple[int, int, float]]]] = {}
 
     def best(
@@ -119,8 +119,9 @@ class Responder:
             lowest, ways = mask & -mask, []
             left = (mask - 1) & mask
             while left:
-                if left & lowest:
-                    right = mask ^ left
+                right = mask ^ left
+                chain = not left & (left - 1) or not right & (right - 1)
+                if left & lowest and (chain or not self._left_deep):
                     ways.append((left, right, self._problem.join_cost(pattern, mask, left, right, window)))
                 left = (left - 1) & mask
             known[mask] = sorted(ways, key=lambda way: way[2])

@@ -27,10 +27,11 @@ def part_graph(plan: Plan) -> nx.DiGraph:
 def workload_problems(plan: Plan) -> Iterator[Problem]:
     """Every rule about the parts of a plan together that is broken."""
     graph = part_graph(plan)
-    unknown = [key for key in graph if key not in plan.place_of]
+    unknown = False
     for key, part in zip(plan.keys, plan.parts, strict=True):
         for operator in part.views:
             for rule, message in _view(plan, part, operator):
+                unknown |= rule == "view-source"
                 yield rule, f"{key}/{operator.name}", message
         if part.fragment and not any(True for _ in graph.successors(key)):
             yield "unused-fragment", key, "nothing takes its matches; remove it, or make it a query"
