@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from decopa.commands import run_options
-from decopa.commands.inputs import read_queries
+from decopa.commands.good_queries import queries_of
 from decopa.commands.options import (
     Subparsers,
     add_output_arguments,
@@ -58,6 +58,11 @@ def register(commands: Subparsers) -> None:
         topics=True,
     )
     add_quiet_argument(parser)
+    parser.add_argument(
+        "--skip-bad-queries",
+        action="store_true",
+        help="run the queries that can be read and fit the trace, and tell of the others",
+    )
     run_options.add_runtime_arguments(parser)
     add_spark_argument(parser, "read, clean, sort and measure the trace on Spark, for traces of any size")
     add_source_arguments(parser)
@@ -69,7 +74,7 @@ def register(commands: Subparsers) -> None:
 
 def run_command(args: argparse.Namespace) -> int:
     run_options.check(args)
-    queries = read_queries(args.query, args.language)
+    queries = queries_of(args, live=is_live(args))
     spec = run_options.spec_of(args)
     if args.dry_run:
         _show_placement(args, spec, queries)

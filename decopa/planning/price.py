@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from costmodel.capacity import Capacity
@@ -13,7 +14,7 @@ from costmodel.pricing import PricedOperator, Together
 from costmodel.rates import QueryRates, model_for
 from costmodel.statistics import Statistics
 from costmodel.throughput import AssignedOperator, Limit, Scaling, largest_scaling, load_at
-from decopa.choices import Reading
+from decopa.choices import Objective, Reading
 from decopa.planning.plan import Plan, PlanOperator, QueryPlan
 from decopa.planning.roles import Rule
 from decopa.planning.split import SplitSpace, Step
@@ -118,6 +119,24 @@ def price_plan(
             )
         figures.append(figure)
     return PricedPlan(plan, capacity, reading, at, scaling, tuple(figures))
+
+
+def workload_log_scaling(priced: Sequence[PricedPlan], hosts: int = 0) -> float:
+    """The logarithm of the largest scaling factor that all parts of a plan sustain, with costs that are linear in it.
+
+    With `hosts` the parts share that many units, so that what they do adds up; otherwise the slowest part counts.
+    """
+    if not hosts:
+        return min(one.scaling.log_scaling for one in priced)
+    shares = [[0.0, 0.0, 0.0] for _ in range(hosts)]
+    for part in priced:
+        for figures in part.operators:
+            for host in figures.operator.hosts:
+                for at, share in enumerate((figures.ingestion_share, figures.comparison_share, figures.emission_share)):
+                    shares[host][at] += share
+    busy = priced[0].capacity.objective is Objective.BUSY
+    fullest = max(sum(one) if busy else max(one[:2]) for one in shares)
+    return math.inf if fullest <= 0 else -math.log(fullest)
 
 
 def operator_prices(plan: QueryPlan, rates: QueryRates) -> dict[str, PricedOperator]:

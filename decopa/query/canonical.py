@@ -57,14 +57,15 @@ def normal_form(predicate: Predicate) -> Predicate:
 
 def shareable_aliases(query: Query) -> tuple[str, ...]:
     """The positions that a fragment may have: of one type, outside of NOT, and no KL, whose groups each query forms
-    itself. None of a query with NEXT, whose events depend on all that happens in between."""
-    if query.chains or query.skips:
+    itself. None of a query with NEXT, whose events depend on all that happens in between, or with timers, whose events
+    last."""
+    if query.chains or query.skips or any(position.delay_us for position in query.positions):
         return ()
     return tuple(p.alias for p in query.positions if _is_plain(p))
 
 
 def _is_plain(position: Position) -> bool:
-    odd = position.scope or position.kleene or position.others or position.strict or position.delay_us
+    odd = position.scope or position.kleene or position.others or position.strict
     return not odd and position.type != ANY_TYPE
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from costmodel.logarithms import MAX_VALUE
 from decopa.choices import Reading
 from decopa.errors import PlanError
 from decopa.planning.plan import Plan, PlanOperator, QueryPlan
-from decopa.planning.price import OperatorFigures, PricedPlan, plan_units, units_of
+from decopa.planning.price import OperatorFigures, PricedPlan, plan_units, units_of, workload_log_scaling
 from decopa.report.rewriting import rewriting_lines
 from decopa.report.sharing import sharing_lines
 from decopa.report.table import GAP, aligned, widths_of
@@ -39,8 +40,10 @@ def explain(
     for index, part in enumerate(parts):
         blocks.append("\n".join(_block(part, None if priced is None else priced[index], paint, width)))
     if len(parts) > 1 and isinstance(plan, Plan):
-        slowest = min(priced, key=lambda one: one.scaling.log_scaling) if priced else None
+        slowest = min(priced, key=lambda one: one.scaling.log_scaling) if priced and not plan.hosts else None
         sustained = f"; {slowest.plan.query.name}: {verdict(slowest)}" if slowest else ""
+        if priced and plan.hosts:
+            sustained = f"; c = {quantity(math.exp(min(690.0, workload_log_scaling(priced, plan.hosts))))}"
         fragments = len(parts) - len(plan.reported)
         shared = f" and {counted(fragments, 'fragment')} that they share" if fragments else ""
         units = counted(plan_units(plan), "unit")

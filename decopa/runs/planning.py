@@ -42,17 +42,19 @@ def choose_plan(
     *,
     model: RateModel | None = None,
     processors: int | None = None,
+    lasting: bool = False,
 ) -> PlanChoice:
     """The plan given, or the one that the strategy makes for the units.
 
     Queries without statistics are planned left-deep; every plan finds the same matches. `processors` is how many the
-    units share; by default each has its own.
+    units share; by default each has its own. Events that are `lasting` have an end besides their start; queries over
+    them share nothing.
     """
     if planning.plan is not None:
         notices = [line for query, one in zip(queries, statistics) if one is not None for line in one.check_fits(query)]
         return PlanChoice(fitting_plan(planning.plan, queries), GIVEN, tuple(notices))
     known = {query: one for query, one in zip(queries, statistics) if one is not None}
-    several = sum(len(query.branches) for query in queries) > 1
+    several = sum(len(query.branches) for query in queries) > 1 and not lasting
     strategy = planning.strategy or (
         LEFT_DEEP if not known else WORKLOAD_STRATEGIES[0] if several else DEFAULT_STRATEGY
     )

@@ -83,7 +83,13 @@ def prepare(
     _check_conditions(queries, opened)
     statistics, notices, doubts = _statistics(spec.planning, queries, opened, predictions, phase)
     phase("planning")
-    chosen = choose_plan(spec.planning, queries, statistics, processors=1 if spec.runtime == "local" else None)
+    chosen = choose_plan(
+        spec.planning,
+        queries,
+        statistics,
+        processors=1 if spec.runtime == "local" else None,
+        lasting=opened.source.schema.intervals,
+    )
     chosen = _probed(spec, chosen, opened, phase)
     said = tuple(line for query in queries for line in constant_notices(query))
     if not spec.planning.force:

@@ -12,7 +12,8 @@ import numpy as np
 from decopa.choices import Reading
 from decopa.planning.plan import QueryPlan
 from decopa.planning.planner import plan_workload
-from decopa.planning.price import PricedPlan, price_plan
+from decopa.planning.price import PricedPlan, price_plan, workload_log_scaling
+from decopa.planning.workload.statistics import part_statistics
 from scripts.experiments import plots
 from scripts.experiments.context import Context, Section, markdown_table
 from scripts.experiments.figure_text import FIGURES, Figure
@@ -131,11 +132,19 @@ def _measure_workload(point: Point) -> Measured:
     found = {}
     for strategy in MAIN:
         plan = plan_workload(queries, statistics, capacity, units=WORKLOAD_UNITS, strategy=strategy).plan
-        found[strategy] = min(
-            price_plan(part, statistics, capacity, reading=Reading.LINEAR).scaling.log_scaling for part in plan.parts
-        )
+        known = part_statistics(plan, [statistics] * len(plan.reported))
+        priced = [
+            price_plan(part, one, capacity, reading=Reading.LINEAR)
+            for part, one in zip(plan.parts, known, strict=True)
+            if one is not None
+        ]
+        found[strategy] = workload_log_scaling(priced, plan.hosts)
     # Centralized evaluates all queries on one unit; each alone would sustain c_i, so all together 1 / sum 1/c_i.
-    alone = plan_workload(queries, statistics, capacity, units=len(queries), strategy="centralized").plan.parts
+    alone = [
+        part
+        for query in queries
+        for part in plan_workload([query], statistics, capacity, units=1, strategy="centralized").plan.parts
+    ]
     logs = [price_plan(part, statistics, capacity).scaling.log_scaling for part in alone]
     found["centralized"] = -(max(-one for one in logs) + math.log(sum(math.exp(min(logs) - one) for one in logs)))
     return Measured(found, {})
