@@ -10,7 +10,16 @@ from decopa.query.analysis import Chain, Position, Scope, alternatives, structur
 from decopa.query.members import compares_members, is_between_members, twins
 from decopa.query.names import RESULT_COLUMNS
 from decopa.query.pattern import EventRef, Except, Kleene, Not, Or, Pattern, children_of, leaves, types_text
-from decopa.query.predicate import Attr, Compare, Predicate, aliases_of, attributes, compares_neighbours
+from decopa.query.predicate import (
+    Attr,
+    Compare,
+    Predicate,
+    aliases_of,
+    attributes,
+    compares_neighbours,
+    figures,
+    plain_attributes,
+)
 from decopa.query.summary import Summary
 
 
@@ -92,6 +101,34 @@ def check_predicate(predicate: Predicate, positions: dict[str, Position], writte
         )
 
 
+def check_having(predicate: Predicate, positions: dict[str, Position]) -> None:
+    """An aggregate is over the members of a group that a match has; beside it, other events are single ones."""
+    for attr in attributes(predicate):
+        check_known(attr, positions)
+    for figure in figures(predicate):
+        position = positions[figure.of.alias]
+        if not position.kleene:
+            raise error_at(
+                figure.of,
+                f"'{figure}' is over a single event, '{figure.of.alias}'; aggregates are over the members of KL or "
+                f"ITER: write {figure.of} alone, or KL({position.label} {figure.of.alias})",
+            )
+        if position.scope:
+            raise error_at(figure.of, f"'{figure}': '{figure.of.alias}' is negated, so a match has no such group")
+        if figure.of.previous:
+            raise error_at(figure.of, f"'{figure}': an aggregate is over all members; leave out PREV")
+    for attr in plain_attributes(predicate):
+        position = positions[attr.alias]
+        if position.kleene:
+            raise error_at(
+                attr,
+                f"'{predicate}' has the members of '{attr.alias}' beside an aggregate; a condition with an aggregate "
+                f"names single events and other aggregates only, as in max({attr}) > avg({attr})",
+            )
+        if position.scope:
+            raise error_at(attr, f"'{predicate}': '{attr.alias}' is negated, so a match has no such event")
+
+
 def check_summary(summary: Summary, pattern: Pattern, groups: frozenset[str]) -> None:
     """Aggregates are over attributes that every match has once; `groups` are the KL aliases."""
     for attr in summary.attributes:
@@ -135,6 +172,12 @@ def _check_neighbours(predicate: Predicate, positions: dict[str, Position]) -> N
 
 def check_skip(predicate: Predicate, chains: Iterable[Chain], runs: frozenset[str]) -> None:
     """FILTER says which events of a NEXT or an ITER to skip, so it names events of one of them."""
+    if any(True for _ in figures(predicate)):
+        raise error_at(
+            next(attributes(predicate)),
+            f"FILTER({predicate}): an aggregate is known once a group is complete, and nothing can be skipped then; "
+            "write the condition without FILTER",
+        )
     if not skips_in(predicate, chains, runs):
         raise error_at(
             next(attributes(predicate)),

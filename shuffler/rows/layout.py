@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from decopa.planning.subquery import SubQuery, whole
+from decopa.query.analysis import Negation
 from decopa.query.binding import BoundQuery
 from decopa.query.predicate import Attr, attributes
+from decopa.query.query import Query
 from decopa.query.schema import Kind
 from shuffler.rows.batch import Batch, key_of, length_of, start_of
 
@@ -134,6 +136,9 @@ def _needed_attributes(bound: BoundQuery, sub_query: SubQuery) -> dict[str, set[
         if not condition.decided_in(sub_query.aliases) and condition.useful_with(positive):
             for attr in attributes(condition.predicate):
                 need(attr)
+    for predicate in bound.having:  # to the end: the operator that decides it reads what it writes itself
+        for attr in attributes(predicate):
+            need(attr)
     for alias, pairs in bound.self_pairs.items():
         if alias not in sub_query.closed:
             for pair in pairs:
@@ -194,11 +199,17 @@ def _needed_times(bound: BoundQuery, sub_query: SubQuery) -> Iterable[str]:
             found[f"{alias}.first"] = None
     for negation in query.negations:
         if negation.scope[:-1] == scope and not negation.aliases & sub_query.aliases:
-            for alias in latest(query.order_constraints, negation.after & positive):
-                found[f"{alias}.last"] = None
-            for alias in earliest(query.order_constraints, negation.before & positive):
-                found[f"{alias}.first"] = None
+            after, before = gap_times(query, negation, positive)
+            found |= dict.fromkeys((*after, *before))
     return sorted(found)
+
+
+def gap_times(query: Query, negation: Negation, aliases: frozenset[str]) -> tuple[list[str], list[str]]:
+    """The times among those of `aliases` after which, and before which, a negated match must lie to block."""
+    order, groups = query.order_constraints, query.kleene_aliases if negation.inside else frozenset()
+    after = [f"{one}.{'first' if one in groups else 'last'}" for one in latest(order, negation.after & aliases)]
+    before = [f"{one}.{'last' if one in groups else 'first'}" for one in earliest(order, negation.before & aliases)]
+    return sorted(after), sorted(before)
 
 
 def last_before(order: frozenset[tuple[str, str]], aliases: Iterable[str], other: str) -> frozenset[str]:

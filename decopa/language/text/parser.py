@@ -162,6 +162,12 @@ def _build_pattern(node: Tree[Token]) -> Pattern:
             return Next(children, strict=kind == "strict")
         case "exception":
             return Except(children[0], children[1])
+        case "until":
+            if not isinstance(children[0], Kleene):
+                raise QueryError(
+                    f"UNTIL ends a group, and {children[0]} is none; write it as in SEQ(A a, KL(B b) UNTIL(C c))"
+                )
+            return Except(children[0], children[1])
         case "nseq":
             if len(children) != 3:
                 raise QueryError(f"NSEQ takes three patterns, got {len(children)}; write it as NSEQ(A a, B b, C c)")

@@ -40,6 +40,8 @@ def operator_placement(instance: Instance, workspace: Workspace, existing: Flows
         mask = sum(1 << instance.aliases.index(leaf.alias) for leaf in leaves(pattern))
         if isinstance(pattern, EventRef | Kleene):
             return [workspace.leaf(instance, mask)]
+        if len(children_of(pattern)) == 1 and not isinstance(pattern, Not):  # SEQ(P) is P, not one operator more
+            return placed(children_of(pattern)[0])
         children: list[list[SubPlan]] = []
         for child in children_of(pattern):
             below = sum(1 << instance.aliases.index(leaf.alias) for leaf in leaves(child))

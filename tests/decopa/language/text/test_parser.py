@@ -192,7 +192,7 @@ def test_a_single_unnamed_query_is_called_q() -> None:
         ("PATTERN SEQ(A a, B a) WITHIN 1 s", 1, 1, "alias 'a' is used twice"),
         ("PATTERN KL(SEQ(A a, B b)) WITHIN 1 s", 1, 9, "KL takes one event type"),
         ("PATTERN NOT(A a) WITHIN 1 s", 1, 1, "no positive event"),
-        ("PATTERN AND(A a, NOT(B b)) WITHIN 1 s", 1, 9, "put NOT inside SEQ"),
+        ("PATTERN OR(A a, NOT(B b)) WITHIN 1 s", 1, 9, "put NOT inside SEQ"),
         ("PATTERN NSEQ(A a, B b) WITHIN 1 s", 1, 9, "NSEQ takes three patterns"),
         ("PATTERN A a WHERE a.x + 1 WITHIN 1 s", 1, 19, "expected a condition, found the expression"),
         ("PATTERN A a WHERE a.x < (a.x < 1) WITHIN 1 s", 1, 26, "found the condition 'a.x < 1'"),
