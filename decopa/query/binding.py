@@ -16,6 +16,7 @@ from decopa.errors import QueryError, did_you_mean
 from decopa.query.analysis import Position
 from decopa.query.implied import implied_comparisons
 from decopa.query.members import EARLIER, LATER, between_members
+from decopa.query.output import EVERY_ATTRIBUTE
 from decopa.query.predicate import (
     Arithmetic,
     Attr,
@@ -199,8 +200,9 @@ def bind(query: Query, schema: Schema) -> BoundQuery:
             filters.setdefault(alias, []).append(predicate)
     for predicate in query.having:
         check_predicate(predicate, binder.column_of)
-    for attr in query.returns:
-        binder.column_of(attr)
+    for expr in (*query.returns, *(one.expr for one in query.output)):
+        if not (isinstance(expr, Attr) and expr.name == EVERY_ATTRIBUTE):
+            column_of_expression(expr, binder.column_of)
     for aggregate in () if query.summary is None else query.summary.aggregates:
         binder.check_aggregate(aggregate)
     stated = [condition.predicate for condition in conditions if condition.skips is None]

@@ -249,6 +249,13 @@ def leaves(pattern: Pattern) -> Iterator[EventRef]:
         yield from leaves(child)
 
 
+def kleene_aliases(pattern: Pattern) -> frozenset[str]:
+    """The aliases under KL and ITER."""
+    if isinstance(pattern, Kleene):
+        return frozenset({pattern.child.alias})
+    return frozenset().union(*map(kleene_aliases, children_of(pattern)))
+
+
 def type_form(pattern: Pattern) -> str:
     """The pattern written with types only, as the paper does: SEQ(A,B,AND(C,D))."""
     if isinstance(pattern, EventRef):

@@ -22,6 +22,7 @@ from decopa.query.analysis import (
 from decopa.query.limits import check_conditions
 from decopa.query.members import is_between_members
 from decopa.query.names import duration_text, quoted
+from decopa.query.output import EVERY_ATTRIBUTE, Output, Ranking, expanded, needed_attributes
 from decopa.query.pattern import ANY_TYPE, Not, Or, Pattern, leaves
 from decopa.query.predicate import (
     Attr,
@@ -38,6 +39,7 @@ from decopa.query.wellformed import (
     check_aliases,
     check_having,
     check_known,
+    check_output,
     check_predicate,
     check_skip,
     check_summary,
@@ -61,7 +63,8 @@ class Query:
     one of them is no candidate, whereas one that fails a condition in `where` ends the match. `having` holds the
     conditions with aggregates over members, which are given in `where` and decided once groups are formed. `returns`
     names attributes reported with each match; with a `summary` they are what its figures are computed from, and
-    matches themselves are not reported.
+    matches themselves are not reported; with an `output` they are what its columns are computed from. `ranking` says
+    which matches are kept, and in which order.
     """
 
     pattern: Pattern
@@ -72,6 +75,8 @@ class Query:
     summary: Summary | None = None
     skips: tuple[Predicate, ...] = ()
     having: tuple[Predicate, ...] = ()
+    output: tuple[Output, ...] = ()
+    ranking: Ranking | None = None
 
     def __post_init__(self) -> None:
         for name in ("where", "skips", "having"):
@@ -109,6 +114,9 @@ class Query:
                 wanted = ", ".join(map(str, self.summary.attributes))
                 raise QueryError(f"'{self.summary}' needs the attributes {wanted} of a match")
             check_summary(self.summary, self.pattern, self.kleene_aliases)
+        if self.output and self.returns != needed_attributes(self.output):
+            raise QueryError(f"RETURN needs the attributes {', '.join(map(str, needed_attributes(self.output)))}")
+        check_output(self.output, self.ranking, self.columns, self._position_of, figures_only=self.summary is not None)
 
     @cached_property
     def _position_of(self) -> dict[str, Position]:
@@ -123,6 +131,19 @@ class Query:
     def conditions(self) -> tuple[Predicate, ...]:
         """All conditions on events, those of FILTER first; not those on figures of groups."""
         return (*self.skips, *self.where)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that RETURN adds to a match."""
+        outputs = self.output or tuple(Output(attr) for attr in self.returns)
+        return tuple(dict.fromkeys(one.column for one in outputs))
+
+    def with_every_attribute(self, names: Iterable[str]) -> Query:
+        """The query with the attributes of the trace in the place of `a.*`."""
+        if not any(attr.name == EVERY_ATTRIBUTE for attr in self.returns):
+            return self
+        output = expanded(self.output or tuple(Output(attr) for attr in self.returns), names)
+        return replace(self, output=output, returns=needed_attributes(output))
 
     @cached_property
     def structure(self) -> Structure:
@@ -256,8 +277,18 @@ class Query:
             for conditions in (self.where, self.skips, self.having)
         )
         present = {position.alias for position in positions}
+        output = tuple(one for one in self.output if aliases_of(one.expr) <= present)
         returns = tuple(attr for attr in self.returns if attr.alias in present)
-        return replace(self, pattern=executable, where=where, returns=returns, skips=skips, having=having)
+        return replace(
+            self,
+            pattern=executable,
+            where=where,
+            returns=needed_attributes(output) if self.output else returns,
+            skips=skips,
+            having=having,
+            output=output,
+            ranking=None,
+        )
 
     def project(self, aliases: Collection[str], *, stripped: Collection[str] = ()) -> Query:
         """The sub-query on a set of positions (Def. 1), with KL taken off the aliases in `stripped`.
@@ -303,6 +334,8 @@ class Query:
             skips=skips,
             having=having,
             summary=None,
+            output=(),
+            ranking=None,
         )
 
     def __repr__(self) -> str:
@@ -318,7 +351,9 @@ class Query:
         if self.summary is not None:
             lines.append(str(self.summary))
         elif self.returns:
-            lines.append("RETURN " + ", ".join(map(str, self.returns)))
+            lines.append("RETURN " + ", ".join(map(str, self.output or self.returns)))
+        if self.ranking is not None:
+            lines.append(str(self.ranking))
         return "\n".join(lines)
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from decopa.errors import QueryError
+from decopa.language.builder import event, kleene, over, seq
+from decopa.language.builder import query as query_of
 from decopa.language.text.parser import parse
+from decopa.query.output import Ranking
 from decopa.query.pattern import Except, Kleene
 from decopa.query.predicate import Over, figures
 
@@ -40,6 +43,36 @@ def test_a_sub_query_without_the_group_has_no_condition_on_it() -> None:
     assert query.project(["a", "b"], stripped=["b"]).having == ()
 
 
+def test_returned_expressions_names_and_ranking_are_written_back() -> None:
+    text = (
+        "PATTERN SEQ(A a, KL(B b)) WITHIN 1 s RETURN a.x + max(b.x) AS highest, b.x, count(b), a.* "
+        "ORDER BY highest DESC, count(b), a.x LIMIT 10"
+    )
+    query = parse(text.replace(", a.x LIMIT", " LIMIT"))
+    assert query.columns == ("highest", "b.x", "count(b)", "a.*")
+    assert query.ranking == Ranking((("highest", True), ("count(b)", False)), 10)
+    assert parse(str(query)) == query
+    assert query.with_every_attribute(["id", "ts", "x"]).columns == ("highest", "b.x", "count(b)", "a.ts", "a.x")
+    with pytest.raises(QueryError, match=r"ORDER BY a.x: no such column"):
+        parse(text)
+
+
+def test_the_builder_says_the_same() -> None:
+    a, b = event("A", "a"), event("B", "b")
+    built = query_of(
+        seq(a, kleene(b, 2)),
+        where=[over("sum", b.x) > a.x, over("count", b) < 5],
+        within="1 s",
+        returns={"total": a.x + over("max", b.x)},
+        order_by="-total",
+        limit=3,
+    )
+    assert built == parse(
+        "PATTERN SEQ(A a, KL(B b){2,}) WHERE sum(b.x) > a.x AND count(b) < 5 WITHIN 1 s "
+        "RETURN a.x + max(b.x) AS total ORDER BY total DESC LIMIT 3"
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "place", "said"),
     [
@@ -56,6 +89,21 @@ def test_a_sub_query_without_the_group_has_no_condition_on_it() -> None:
         ("PATTERN SEQ(A a, NOT(KL(B b)), C c) WHERE sum(b.x) > 3 WITHIN 1 s", "line 1, column 47", "is negated"),
         ("PATTERN ITER(B b) WHERE FILTER(sum(b.x) > 3) WITHIN 1 s", "line 1, column 36", "without FILTER"),
         ("PATTERN SEQ(A a, B b) WHERE b.x > PREV(b.x) WITHIN 1 s", "line 1, column 40", "use PREV with KL or ITER"),
+        (
+            "PATTERN SEQ(A a, B b) WITHIN 1 s RETURN a.x AS b",
+            "line 1, column 1",
+            "two columns of the result are called 'b'",
+        ),
+        ("PATTERN A a WITHIN 1 s RETURN a.x + sum(a.x) AS t", "line 1, column 31", "is over all matches"),
+        ("PATTERN A a WITHIN 1 s RETURN count(*), a.x + 1", "line 1, column 41", "beside aggregates over all matches"),
+        ("PATTERN A a WITHIN 1 s RETURN count(*) AS n", "line 1, column 31", "leave out AS"),
+        ("PATTERN A a WITHIN 1 s RETURN a.* AS n", "line 1, column 31", "leave out AS"),
+        ("PATTERN A a WITHIN 1 s RETURN 1 + 2 AS n", "line 1, column 1", "names no event"),
+        ("PATTERN A a WITHIN 1 s ORDER BY a.x", "line 1, column 1", "RETURN it, too"),
+        ("PATTERN KL(A a) WITHIN 1 s RETURN a.x ORDER BY a.x", "line 1, column 1", "use an aggregate"),
+        ("PATTERN A a WITHIN 1 s RETURN count(*) LIMIT 3", "line 1, column 1", "leave it out"),
+        ("PATTERN A a WITHIN 1 s LIMIT 2.5", "line 1, column 30", "as in LIMIT 10"),
+        ("PATTERN A a WITHIN 1 s LIMIT 0", "line 1, column 1", "at least one match"),
         ("PATTERN NOT(A a) WITHIN 1 s", "line 1, column 1", "no positive event"),
         ("PATTERN AND(NOT(A a), NOT(B b)) WITHIN 1 s", "line 1, column 9", "as in AND(A a, NOT(B b))"),
     ],

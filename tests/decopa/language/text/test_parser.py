@@ -199,7 +199,7 @@ def test_a_single_unnamed_query_is_called_q() -> None:
         ("PATTERN A a WHERE 1 < 2 WITHIN 1 s", 1, 1, "names no event"),
         ("PATTERN A a WHERE sqr(a.x) < 1 WITHIN 1 s", 1, 19, "unknown function 'sqr'; did you mean 'sqrt'"),
         ("PATTERN A a WHERE abs(a.x, 1) < 1 WITHIN 1 s", 1, 19, "abs takes 1 argument"),
-        ("PATTERN A a WHERE min(a.x) < 1 WITHIN 1 s", 1, 19, "min takes two or more"),
+        ("PATTERN A a WHERE min(a.x) < 1 WITHIN 1 s", 1, 23, "is over a single event"),
         ("PATTERN A a WHERE a.x = 'open WITHIN 1 s", 1, 25, "a quote is not closed"),
         ("PATTERN A a WHERE a.x < 99999999999999999999 WITHIN 1 s", 1, 25, "does not fit into 64 bits"),
         ("PATTERN A a WHERE a.x < 1e999 WITHIN 1 s", 1, 25, "too large"),
