@@ -16,7 +16,7 @@ STRATEGIES = ("left-deep", *COST_BASED)
 SCALED_STRATEGIES = ("decopa", "hybrid", "centralized")
 
 #: Strategies of `decopa network`; what they try to keep small; how they compute rates of matches.
-NETWORK_STRATEGIES = ("search", "amuse", "amuse-star", "oop", "naive", "central", "exhaustive")
+NETWORK_STRATEGIES = ("search", "amuse", "amuse-star", "oop", "greedy", "naive", "central", "exhaustive")
 NETWORK_OBJECTIVES = ("rows", "bytes")
 RATE_MODELS = ("engine", "paper")
 
@@ -85,6 +85,8 @@ PART_FORMATS = ("parquet", "jsonl")
 COLUMN_KINDS = ("int", "float", "string", "bool", "time", "utc")
 #: Units of times that are numbers, with their names.
 TIME_UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+#: What numbers of a column are taken for, by its kind, if nobody says it.
+DEFAULT_TIME_UNITS = {"int": "us", "float": "s"}
 #: Kinds of live sources, formats of their payloads, and where a stream begins.
 SOURCE_KINDS = ("kafka", "nats", "folder", "tcp")
 PAYLOAD_FORMATS = ("json", "csv", "arrow")

@@ -18,6 +18,7 @@ from cluster.feeding import rows_per_block
 from cluster.options import Checkpoints
 from cluster.placement import places_needed
 from cluster.ray_session import ray_session
+from decopa.choices import DEFAULT_TIME_UNITS
 from decopa.errors import CheckpointError
 from decopa.planning.plan import Plan
 from decopa.query.query import Query
@@ -26,7 +27,7 @@ from decopa.runs.flows import with_flows
 from decopa.runs.planning import spread_plan
 from decopa.runs.prepare import Prepared, prepare
 from decopa.runs.result import RunResult, result_table
-from decopa.runs.spec import Output, RunSpec
+from decopa.runs.spec import Output, RunSpec, TraceOptions
 from decopa.runs.spec_file import read_run, to_document
 from decopa.runs.watch import Watch
 from shuffler.source.live.address import SourceAddress, is_address, parse_address
@@ -110,7 +111,7 @@ def resume_checkpointed(
     plan = spec.planning.plan if saved is None else Plan.from_json(saved.plan)
     if plan is not None and units is not None:
         plan = spread_plan(plan, units)
-    trace = spec.trace
+    trace = _with_unit_taken(spec.trace) if saved is not None else spec.trace
     if source is not None and is_address(trace.path):
         trace = replace(trace, path=str(source(parse_address(str(trace.path)))))
     spec = replace(
@@ -167,7 +168,7 @@ def _settled(spec: RunSpec) -> RunSpec:
 
 def _as_before(spec: RunSpec, store: CheckpointStore) -> RunSpec:
     """The spec with what the run took the columns of its stream for when it began."""
-    trace, before = spec.trace, read_run(store)[0].trace
+    trace, before = spec.trace, _with_unit_taken(read_run(store)[0].trace)
     if not is_address(trace.path):
         return spec
     address = parse_address(str(trace.path))
@@ -176,6 +177,15 @@ def _as_before(spec: RunSpec, store: CheckpointStore) -> RunSpec:
     kinds = address.columns or parse_address(str(before.path)).columns
     columns = replace(trace.columns, unit=trace.columns.unit or before.columns.unit)
     return replace(spec, trace=replace(trace, path=str(replace(address, columns=kinds)), columns=columns))
+
+
+def _with_unit_taken(trace: TraceOptions) -> TraceOptions:
+    """The trace with the unit that times of a stream were taken for, also where the run began before its first event:
+    what is guessed from an event in the middle may be another."""
+    if trace.columns.unit is not None or not is_address(trace.path):
+        return trace
+    kind = parse_address(str(trace.path)).columns.get(trace.columns.ts, "")
+    return replace(trace, columns=replace(trace.columns, unit=DEFAULT_TIME_UNITS.get(kind)))
 
 
 def _reading(spec: RunSpec, saved: Manifest | None) -> RunSpec:

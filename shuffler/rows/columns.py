@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from decopa.choices import TIME_UNITS
+from decopa.choices import DEFAULT_TIME_UNITS, TIME_UNITS
 from decopa.errors import TraceError
 from decopa.query.schema import NULL, Kind
 from shuffler.rows.strings import StringPool, distinct_texts
@@ -129,10 +129,10 @@ def timestamps_us(array: pa.Array, column: str, place: Place, unit: str | None =
     if is_clock(array.type):
         return _clock_us(array, column, place)
     if pa.types.is_floating(array.type):
-        unit = unit or "s"
+        unit = unit or DEFAULT_TIME_UNITS["float"]
         values, wrong = rounded(array.cast(pa.float64()).to_numpy(), unit, MAX_TS_US)
     else:
-        unit = unit or "us"
+        unit = unit or DEFAULT_TIME_UNITS["int"]
         values, wrong = scaled(_integers(array, column, place), unit, MAX_TS_US)
     _refuse(wrong, array, column, place, f"is out of range for {TIME_UNITS[unit]}; check its unit (--ts-unit)")
     return values

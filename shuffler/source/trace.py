@@ -17,7 +17,7 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from decopa.choices import TIME_UNITS
+from decopa.choices import DEFAULT_TIME_UNITS, TIME_UNITS
 from decopa.errors import TraceError, did_you_mean
 from decopa.query.schema import Schema
 from shuffler.rows.columns import MAX_TS_US, Ints, Place, timestamps_us
@@ -319,7 +319,10 @@ def open_trace(
 
 
 def _with_unit(columns: TraceColumns, first: pa.Array | None) -> tuple[TraceColumns, list[str]]:
-    """The columns with the unit of times, guessed from the first of them if nobody has said it, and what to tell."""
+    """The columns with the unit of times, guessed from the first of them if nobody has said it, and what to tell.
+
+    It stays what it is from then on: later times of a stream that begins at 0 may look like another unit.
+    """
     if columns.unit is not None or first is None or first.null_count == len(first):
         return columns, []
     kind = first.type
@@ -327,9 +330,9 @@ def _with_unit(columns: TraceColumns, first: pa.Array | None) -> tuple[TraceColu
         return columns, []
     values = first.drop_null().to_numpy(zero_copy_only=False)
     whole = values[np.isfinite(values) & (np.abs(values) <= MAX_TS_US)].astype(np.int64)
-    unit, default = guessed_unit(whole), "us" if pa.types.is_integer(kind) else "s"
+    unit, default = guessed_unit(whole), DEFAULT_TIME_UNITS["int" if pa.types.is_integer(kind) else "float"]
     if unit in ("us", default):
-        return columns, []
+        return replace(columns, unit=default), []
     told = (
         f"took the times in column '{columns.ts}' for {TIME_UNITS[unit]} since 1970 (the first is "
         f"{shown_time(int(whole[0]), unit)}); if they are {TIME_UNITS[default]}, say --ts-unit {default} "

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -111,6 +112,29 @@ def test_published_matches_are_those_of_the_events_so_far_every_time(
             assert published == expected
             found.append(len(expected))
     assert found[-1] > found[0] > 0
+
+
+def test_times_keep_the_unit_they_were_taken_for_when_a_stream_is_taken_up(ray_cluster: None, tmp_path: Path) -> None:
+    """Times that begin at 0 pass a value that looks like a date in seconds after 17 minutes."""
+    (tmp_path / "in").mkdir()
+    early = pa.table({"id": [1, 2], "ts": [0, 10], "type": ["A", "B"], "k": [1, 1], "x": [0.0, 1.0]})
+    late = pa.table(
+        {"id": [3, 4], "ts": [1_500_000_000, 1_500_000_010], "type": ["A", "B"], "k": [1, 1], "x": [0.0, 1.0]}
+    )
+    pq.write_table(early, tmp_path / "in" / "early.parquet")
+    with interpreted():
+        with running(tmp_path) as failures:
+            until = time.monotonic() + 60
+            while (published_offsets(tmp_path / "checkpoints") or {}).get("early.parquet") != DONE:
+                assert not failures and time.monotonic() < until
+                time.sleep(0.02)
+        (tmp_path / "in" / "early.parquet").unlink()
+        pq.write_table(late, tmp_path / "in" / "late.parquet")
+        decopa.resume(tmp_path / "checkpoints", source=lambda address: replace(address, until_end=True))
+    assert sorted(zip(*matches_in(tmp_path / "out").select(["start_ts", "a", "b"]).to_pydict().values())) == [
+        (0, 1, 2),
+        (1_500_000_000, 3, 4),
+    ]
 
 
 def matches_in(folder: Path) -> pa.Table:

@@ -11,6 +11,7 @@ import argparse
 import gc
 import json
 import os
+import random
 import statistics
 import sys
 import time
@@ -72,7 +73,9 @@ def measure(case: Case, events: int, rounds: int, *, with_peers: bool) -> tuple[
     counts: dict[str, int] = {}
     with contenders(workload, with_peers=with_peers) as works:
         for number in range(rounds + 1):  # the first is for warming up
-            for name, work in works.items():
+            order = list(works.items())
+            random.Random(number).shuffle(order)  # nobody always finds the caches that the same other one leaves
+            for name, work in order:
                 spent, counts[name] = timed(work)
                 if number:
                     seconds.setdefault(name, []).append(spent)

@@ -97,7 +97,7 @@ class FolderSource:
         if found is None:
             self._reading = None
             return ()
-        self._offsets |= found.offsets
+        self._offsets |= {name: rows for name, rows in found.offsets.items() if rows >= 0}
         return (found,)
 
     def lag(self) -> Mapping[str, int]:

@@ -145,3 +145,13 @@ def test_late_rows_go_to_their_file_once_whatever_is_read_again(tmp_path: Path) 
     assert sum(block.rows.num_rows for block in source.arrivals([], 100, first.encode()) if block is not None) == 2
     assert len(late.read_text().splitlines()) == 3
     assert source.late == {"": 3}
+
+
+def test_files_may_be_taken_away_once_they_are_read(tmp_path: Path) -> None:
+    put(tmp_path, "a.parquet", range(3), at=1)
+    source = followed(tmp_path)
+    assert taken(source) == [0, 1, 2]
+    (tmp_path / "a.parquet").unlink()
+    put(tmp_path, "b.parquet", range(3, 5), at=2)
+    put(tmp_path, "c.parquet", range(5, 7), at=3)
+    assert taken(source) == [3, 4, 5, 6]
