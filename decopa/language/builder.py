@@ -16,8 +16,8 @@ from datetime import timedelta
 from typing import Any, TypeAlias
 
 from decopa.errors import QueryError
-from decopa.language.constants import literal, window_us
-from decopa.query.output import Output, Ranking, needed_attributes
+from decopa.language.constants import literal, ranking_of, window_us
+from decopa.query.output import Output, needed_attributes
 from decopa.query.pattern import And, EventRef, Except, Kleene, Next, Not, Or, Pattern, Seq
 from decopa.query.predicate import (
     AllOf,
@@ -329,8 +329,6 @@ def query(
     """
     named = tuple(returns.items()) if isinstance(returns, Mapping) else ()
     output = tuple(Output(_expression(value), column) for column, value in named)
-    keys = (order_by,) if isinstance(order_by, str) else tuple(order_by)
-    ranked = tuple((key.removeprefix("-"), key.startswith("-")) for key in keys)
     built = Query(
         pattern=_pattern(pattern),
         where=_conditions(where),
@@ -339,7 +337,7 @@ def query(
         returns=needed_attributes(output) if output else tuple(_returned(value) for value in returns),
         skips=_conditions(filters),
         output=output,
-        ranking=Ranking(ranked, limit) if ranked or limit is not None else None,
+        ranking=ranking_of(order_by, limit),
     )
     return with_strategy(built, strategy, by)
 

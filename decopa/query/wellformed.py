@@ -159,9 +159,7 @@ def check_output(
         if name in listed:
             raise QueryError(f"ORDER BY {name}: it is a list, one value for each member of a group; use an aggregate")
         if name not in ("start_ts", "end_ts", *positions, *columns):
-            raise QueryError(
-                f"ORDER BY {name}: no such column in the result{did_you_mean(name, columns)}; RETURN it, too"
-            )
+            raise QueryError(f"ORDER BY {name}: no such column in the result; RETURN it, too")
 
 
 def check_summary(summary: Summary, pattern: Pattern, groups: frozenset[str]) -> None:
