@@ -44,7 +44,7 @@ class OutletSpec:
     def counts_only(self, query: Query) -> bool:
         """Whether nobody looks at matches, so that roots need not make them."""
         summary = self.summary(query)
-        return summary is not None and summary.counts_only
+        return summary is not None and summary.counts_only and not query.having
 
     def at_units(self, query: Query) -> bool:
         """Whether root units keep what they find, instead of sending it to a sink."""

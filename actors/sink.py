@@ -8,16 +8,19 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
+from actors.columnar.group_values import GroupValues
 from actors.columnar.ordering import Key, canonical_order, in_order, load_compiled
 from actors.match_columns import Run, Values, grouped, typed
 from decopa.choices import Order
 from decopa.errors import LimitError
 from decopa.query.binding import BoundQuery
-from decopa.query.predicate import Attr
+from decopa.query.output import Output
+from decopa.query.predicate import Attr, Expr
 from decopa.query.query import Query
 from decopa.query.schema import Kind
+from decopa.query.typing import column_of_expression
 from shuffler.routing.table import END_OF_STREAM
-from shuffler.rows.batch import Batch, length_of, start_of
+from shuffler.rows.batch import Array, Batch, length_of, start_of
 from shuffler.rows.events import EventFormat
 from shuffler.rows.layout import Layout, member_column
 from shuffler.rows.strings import StringPool
@@ -55,9 +58,10 @@ class MatchSink:
         self._settled: list[pa.RecordBatch] = []
         self._open: list[Run] = []
         self._waiting = 0
-        #: The attribute behind each result column but the first three.
-        self._columns = {alias: Attr(alias, "id") for alias in self.aliases}
-        self._columns |= {f"{attr.alias}.{attr.name}": attr for attr in bound.query.returns}
+        #: What each result column but the first three holds.
+        self._columns: dict[str, Expr] = {alias: Attr(alias, "id") for alias in self.aliases}
+        outputs = bound.query.output or [Output(attr) for attr in bound.query.returns]
+        self._columns |= {one.column: one.expr for one in outputs}
         self._query_name = pa.array([bound.query.name])
         self._zeros = np.zeros(0, dtype=np.int32)
 
@@ -134,9 +138,9 @@ class MatchSink:
             "start_ts": typed(run.start, self._form.ts_type),
             "end_ts": typed(run.end, self._form.ts_type),
         }
-        for name, attr in self._columns.items():
-            nullable = self._bound.column(attr).nullable
-            columns[name] = run.values[name].array(self._arrow_type(attr), nullable=nullable)
+        for name, expr in self._columns.items():
+            nullable = column_of_expression(expr, self._bound.column).nullable
+            columns[name] = run.values[name].array(self._arrow_type(expr), nullable=nullable)
         return pa.RecordBatch.from_pydict(columns)
 
     def _nothing(self) -> Run:
@@ -146,11 +150,20 @@ class MatchSink:
         values = {}
         for alias in self.aliases:
             values[_identity(alias)] = self._read(batch, Attr(alias, "id"), "id")
-        for name, attr in self._columns.items():
-            column = member_column(self._bound, attr)
-            known = values.get(_identity(attr.alias)) if column == "id" else None
-            values[name] = known or self._decoded(attr, self._read(batch, attr, column))
+        for name, expr in self._columns.items():
+            if not isinstance(expr, Attr):
+                values[name] = self._decoded(expr, Values(self._computed(batch, expr)))
+                continue
+            column = member_column(self._bound, expr)
+            known = values.get(_identity(expr.alias)) if column == "id" else None
+            values[name] = known or self._decoded(expr, self._read(batch, expr, column))
         return Run(batch.columns["min_ts"], batch.columns[self._layout.place("max_ts")], values)
+
+    def _computed(self, batch: Batch, expr: Expr) -> Array:
+        """The values of an expression, in the column type of its kind."""
+        found = GroupValues(self._bound, self._layout, batch).values(expr, self._strings)
+        is_float = column_of_expression(expr, self._bound.column).kind is Kind.FLOAT
+        return np.ascontiguousarray(np.broadcast_to(found, (batch.length,)), dtype=np.float64 if is_float else np.int64)
 
     def _read(self, batch: Batch, attr: Attr, column: str) -> Values:
         alias = attr.alias
@@ -159,17 +172,17 @@ class MatchSink:
         starts, lengths = batch.columns[start_of(alias)], batch.columns[length_of(alias)]
         return Values.of_groups(batch.heaps[alias][column], starts, lengths)
 
-    def _decoded(self, attr: Attr, values: Values) -> Values:
-        if self._bound.column(attr).kind is not Kind.STRING:
+    def _decoded(self, expr: Expr, values: Values) -> Values:
+        if column_of_expression(expr, self._bound.column).kind is not Kind.STRING:
             return values
         return Values(self._strings.decode(values.flat), values.starts, values.lengths)
 
-    def _arrow_type(self, attr: Attr) -> pa.DataType:
-        if attr.name == "ts":
+    def _arrow_type(self, expr: Expr) -> pa.DataType:
+        if isinstance(expr, Attr) and expr.name == "ts":
             return self._form.ts_type
-        if attr.name == "id":
+        if isinstance(expr, Attr) and expr.name == "id":
             return self._form.id_type
-        return _ARROW_TYPES[self._bound.column(attr).kind]
+        return _ARROW_TYPES[column_of_expression(expr, self._bound.column).kind]
 
 
 def _identity(alias: str) -> str:

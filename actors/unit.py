@@ -8,6 +8,7 @@ from dataclasses import astuple, dataclass, replace
 from actors.columnar.memory import Spill, StateMemory
 from actors.columnar.output import Counters
 from actors.operators.base import LogicState, OperatorLogic, OperatorSpec
+from actors.operators.having import having_of
 from actors.operators.join import JoinLogic
 from actors.operators.kleene import KleeneBinaryLogic, KleeneUnaryLogic
 from actors.operators.negation import NegationLogic
@@ -69,6 +70,7 @@ class ProcessingUnit:
         self.memory = StateMemory(max_state_bytes, spill)
         spec = replace(spec, memory=self.memory)
         self.logic = _LOGIC[spec.roles.rule](spec)  # type: ignore[call-arg]
+        self._having = having_of(spec)
         self._watermarks = dict.fromkeys(channels, NOTHING_YET)
         self._sides = dict.fromkeys({channel.side for channel in channels}, NOTHING_YET)
 
@@ -102,7 +104,8 @@ class ProcessingUnit:
     def _counted(self, matches: Iterator[Batch]) -> Iterator[Batch]:
         under_way = 0
         try:
-            for match in matches:
+            for found in matches:
+                match = found if self._having is None else self._having.passing(found)
                 self.counters.emitted += match.length
                 under_way += match.length
                 if self._max_groups is not None and under_way > self._max_groups:

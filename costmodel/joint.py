@@ -17,7 +17,7 @@ from costmodel.logarithms import MAX_VALUE
 from costmodel.sub_queries import GroupRate, NegationShare, SubQuerySelectivity
 from costmodel.time_order import TimeOrder, inside_share, log_time_factor
 from decopa.query.analysis import Position, project, strip_kleene
-from decopa.query.pattern import ANY_TYPE, EventRef, Except, Kleene, Next, Pattern, children_of
+from decopa.query.pattern import ANY_TYPE, EventRef, Kleene, Next, Pattern, children_of
 
 #: Sub-queries of single events, and sets of partners of one KL, that are measured at most: smaller ones first.
 MOST_SUB_QUERIES = 64
@@ -34,7 +34,7 @@ def is_joint(pattern: Pattern) -> bool:
             return not pattern.others and pattern.type != ANY_TYPE and not pattern.delay_us
         case Kleene():
             return not pattern.runs and is_joint(pattern.child)
-        case Next() | Except():
+        case Next():
             return False
         case _:
             return all(map(is_joint, children_of(pattern)))

@@ -296,7 +296,7 @@ class Statistics:
 
 def query_text(query: Query) -> str:
     """What a query's statistics depend on: its text without name and RETURN."""
-    return str(replace(query, name="q", returns=(), summary=None))
+    return str(replace(query, name="q", returns=(), summary=None, output=(), ranking=None))
 
 
 def connected_pairs(query: Query) -> frozenset[Pair]:

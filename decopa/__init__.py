@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from decopa.language.text.parser import parse, parse_workload
     from decopa.planning.plan import Plan
     from decopa.query.query import Query
+    from decopa.query.rewrite.timeouts import timed_out
     from decopa.report.explain import explain
     from decopa.runs.folder import MatchFolder
     from decopa.runs.live import LiveRun, LiveSummary
@@ -101,6 +102,7 @@ _HOMES = {
     ),
     "decopa.planning.plan": ("Plan",),
     "decopa.query.query": ("Query",),
+    "decopa.query.rewrite.timeouts": ("timed_out",),
     "decopa.report.explain": ("explain",),
     "decopa.runs.live": ("LiveRun", "LiveSummary"),
     "decopa.runs.folder": ("MatchFolder",),
@@ -169,6 +171,7 @@ __all__ = [
     "session",
     "stats",
     "stream",
+    "timed_out",
     "watch",
 ]
 

@@ -61,13 +61,19 @@ def _sliced(batch: Batch, start: int, stop: int) -> Batch:
     return Batch(stop - start, {name: column[start:stop] for name, column in batch.columns.items()}, batch.heaps)
 
 
+def by_end(batch: Batch, end: str) -> Batch:
+    """The rows by end, ties in the order they are in."""
+    ends = batch.columns[end]
+    ordered = bool((ends[1:] >= ends[:-1]).all())
+    return batch if ordered else batch.take(np.argsort(ends, kind="stable"))
+
+
 def in_time_order(batch: Batch, end: str, chosen_end: str = "min_ts") -> Batch:
     """The rows by end, ties by the end and then the beginning of their first event: the order in which successors are
     looked for."""
-    ends = batch.columns[end]
     if end == "min_ts":
-        ordered = bool((ends[1:] >= ends[:-1]).all())
-        return batch if ordered else batch.take(np.argsort(ends, kind="stable"))
+        return by_end(batch, end)
+    ends = batch.columns[end]
     if bool((ends[1:] > ends[:-1]).all()):
         return batch
     return batch.take(np.lexsort((batch.columns["min_ts"], batch.columns[chosen_end], ends)))

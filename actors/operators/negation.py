@@ -13,7 +13,7 @@ from actors.columnar.store import Store
 from actors.operators.base import LogicState, OperatorSpec
 from actors.operators.pairing import Pairing, equality_columns
 from actors.operators.row_sets import NEGATED, PENDING
-from decopa.planning.times import earliest, latest
+from decopa.planning.times import gap_times
 from decopa.query.predicate import aliases_of
 from shuffler.routing.table import END_OF_STREAM, NOTHING_YET
 from shuffler.rows.batch import Array, Batch
@@ -39,11 +39,9 @@ class NegationLogic:
         self._positive_side = spec.roles.main
         self.late_side: int | None = self._positive_side
         positive, negated = inputs[self._positive_side], inputs[1 - self._positive_side]
-        order = query.order_constraints
         assert spec.roles.negation is not None
         self.negation = spec.roles.negation
-        self._before = sorted(f"{alias}.first" for alias in earliest(order, self.negation.before))
-        self._after = sorted(f"{alias}.last" for alias in latest(order, self.negation.after))
+        self._after, self._before = gap_times(query, self.negation, self.negation.after | self.negation.before)
         self._layout = positive.layout
         output = Side.of(bound, spec.operator.sub_query).layout
         self._output_columns = {name: positive.layout.place(name) for name in output.columns}

@@ -13,7 +13,7 @@ import numpy as np
 from actors.columnar import jit
 from actors.columnar.output import BLOCK, CHUNK, Counters, OutputBlocks
 from actors.columnar.pair_writer import PairWriter, Side
-from actors.operators.arrivals import Arrivals, in_time_order
+from actors.operators.arrivals import Arrivals, by_end, in_time_order
 from actors.operators.base import LogicState, OperatorSpec
 from actors.operators.join import write_outputs
 from actors.operators.pairing import Pairing, equality_columns
@@ -92,7 +92,7 @@ class SuccessionLogic:
     def _advance(self, complete_us: int) -> Iterator[Batch]:
         """Decides what rows that end before `complete_us` decide."""
         arrived, candidates = self._left.take_before(complete_us), self._right.take_before(complete_us)
-        left = in_time_order(arrived if not self._waiting.length else joined([self._waiting, arrived]), self._left.end)
+        left = by_end(arrived if not self._waiting.length else joined([self._waiting, arrived]), self._left.end)
         open_rows = np.ones(left.length, dtype=np.bool_)
         if left.length and candidates.length:
             candidates = in_time_order(candidates, self._right.end, self._kernel.chosen_end)
@@ -127,7 +127,7 @@ class _SuccessionKernel:
         if not spec.counting:
             write_outputs(writer, output)
         self.writer = writer
-        self._source = succession_source(writer, skips, decides)
+        self._source = succession_source(writer, skips, decides, moments=right.layout.place("max_ts") == "min_ts")
         self._constants = writer.constants.arrays(spec.code_of)
         rows = BLOCK if spec.operator == spec.plan.root else CHUNK
         self._blocks = None if spec.counting else OutputBlocks(output.columns, rows)

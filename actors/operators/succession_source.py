@@ -10,9 +10,10 @@ from decopa.query import kernel
 HELPERS = kernel.HELPERS
 
 
-def succession_source(writer: PairWriter, skips: Checks, decides: Checks) -> str:
+def succession_source(writer: PairWriter, skips: Checks, decides: Checks, *, moments: bool) -> str:
     """The module with `succeed`: `skips` say whether a row is a candidate for a waiting one, `decides` whether the two
-    are a match."""
+    are a match. With `moments` the second input has single events that do not last, so that those of one time are
+    neighbours."""
     columns = [f"P{n}" for n in range(len(writer.probe_columns))]
     columns += [f"S{n}" for n in range(len(writer.store_columns))]
     columns += [f"G{n}" for n in range(len(writer.probe_heaps))]
@@ -23,6 +24,7 @@ def succession_source(writer: PairWriter, skips: Checks, decides: Checks) -> str
         "<columns>": ", ".join(columns),
         "<constants>": _block(writer.constants.loading, 4),
         "<load>": _block(load, 8),
+        "<final>": "(row + 1 == right_rows) | (r_begin[min(row + 1, right_rows - 1)] != begin)" if moments else "False",
         "<skips>": _block(_check(skips), 16),
         "<decides>": _block(_check(decides), 20),
         "<write>": _block([f"O{n}[k] = {value}" for n, (_, value) in enumerate(writer.outputs)], 24),
@@ -45,9 +47,10 @@ def _block(lines: list[str], depth: int) -> str:
 
 
 # A row that waits is in the list of its key. Once it has found its successor, `met_end` and `met_begin` say when the
-# chosen event ends and begins, so that others of the same time are successors, too; the next later row takes it out of
-# the list. A row whose window has passed goes as well. Of a key, rows whose first event ends earlier end no later, so
-# the first one in order of time that begins after a waiting row is its successor.
+# chosen event ends and begins, so that others of the same time are successors, too. It leaves the list with the next
+# later row, or at once if no other row of that time can come (`final`). A row whose window has passed goes as well.
+# Of a key, rows whose first event ends earlier end no later, so the first one in order of time that begins after a
+# waiting row is its successor.
 _SUCCEED = """@jit
 def succeed(places, room, window, l_begin, l_end, l_hash, r_begin, r_chosen, r_end, r_hash, head, link, met_end,
             met_begin, waits, <columns>):
@@ -78,6 +81,7 @@ def succeed(places, room, window, l_begin, l_end, l_hash, r_begin, r_chosen, r_e
         if keyed:
             bucket = r_hash[row] & mask
         <load>
+        final = <final>
         before = -1
         j = head[bucket]
         while j >= 0:
@@ -105,6 +109,14 @@ def succeed(places, room, window, l_begin, l_end, l_hash, r_begin, r_chosen, r_e
                     if ok:
                         <write>
                         k += 1
+                    if final:
+                        waiting -= 1
+                        if before < 0:
+                            head[bucket] = following
+                        else:
+                            link[before] = following
+                        j = following
+                        continue
             before = j
             j = following
         row += 1

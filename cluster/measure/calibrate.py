@@ -211,7 +211,14 @@ def without_conditions(query: Query, window_us: int) -> Query:
     """The pattern with single events for KL and without conditions between events: everything in order matches."""
     alone = tuple(predicate for predicate in query.where if len(aliases_of(predicate)) < 2)
     return replace(
-        query, pattern=strip_kleene(query.pattern, query.kleene_aliases), where=alone, skips=(), window_us=window_us
+        query,
+        pattern=strip_kleene(query.pattern, query.kleene_aliases),
+        where=alone,
+        skips=(),
+        having=(),
+        output=(),
+        ranking=None,
+        window_us=window_us,
     )
 
 

@@ -75,6 +75,10 @@ def register(commands: Subparsers) -> None:
 def run_command(args: argparse.Namespace) -> int:
     run_options.check(args)
     queries = queries_of(args, live=is_live(args))
+    if args.timed_out:
+        from decopa.query.rewrite.timeouts import timed_out
+
+        queries = tuple(one for query in queries for one in (query, *timed_out(query)))
     spec = run_options.spec_of(args)
     if args.dry_run:
         _show_placement(args, spec, queries)

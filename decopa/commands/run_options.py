@@ -54,6 +54,9 @@ def add_runtime_arguments(run: argparse.ArgumentParser) -> None:
         help="ray: each processing unit is an actor, on this machine or a cluster; local: all in this process "
         "(default: ray if --units, --spark, --checkpoint or an option of Ray is given, else local)",
     )
+    run.add_argument(
+        "--timed-out", action="store_true", help="report partial matches that nothing continued in time, too"
+    )
     run.add_argument("--plan", metavar="FILE", type=Path, help="run this plan (see `decopa plan`) instead of a new one")
     run.add_argument(
         "--probe",

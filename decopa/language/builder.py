@@ -10,13 +10,14 @@ WITHIN 10 min
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, TypeAlias
 
 from decopa.errors import QueryError
-from decopa.language.constants import literal, window_us
+from decopa.language.constants import literal, ranking_of, window_us
+from decopa.query.output import Output, needed_attributes
 from decopa.query.pattern import And, EventRef, Except, Kleene, Next, Not, Or, Pattern, Seq
 from decopa.query.predicate import (
     AllOf,
@@ -32,6 +33,7 @@ from decopa.query.predicate import (
     Missing,
     Negated,
     Negative,
+    Over,
     Predicate,
 )
 from decopa.query.query import Query
@@ -287,6 +289,15 @@ def prev(value: Value) -> Value:
     return Value(replace(value.expression, previous=True))
 
 
+def over(function: str, members: Event | Value) -> Value:
+    """An aggregate over the members of a group: over("count", b), over("sum", b.x)."""
+    if isinstance(members, Event):
+        return Value(Over(function, Attr(members._ref.alias, "id")))
+    if not isinstance(members, Value) or not isinstance(members.expression, Attr):
+        raise QueryError(f'over takes an attribute, as in over("sum", b.x), got {members!r}')
+    return Value(Over(function, members.expression))
+
+
 def forall(events: Sequence[Event], condition: Callable[[Event, Event], Condition | Value]) -> Condition:
     """The condition on every pair of the list, the first argument before the second in it."""
     pairs = [(one, other) for place, one in enumerate(events) for other in events[place + 1 :]]
@@ -306,20 +317,27 @@ def query(
     by: str | None = None,
     within: str | timedelta | int,
     name: str = "q",
-    returns: Iterable[Value] = (),
+    returns: Iterable[Value] | Mapping[str, Value] = (),
+    order_by: str | Iterable[str] = (),
+    limit: int | None = None,
 ) -> Query:
     """The query; `within` is a duration as in the text, a timedelta, or whole microseconds.
 
     Several conditions in `where` must all hold; those in `filters` say which events a NEXT skips (FILTER). `strategy`
-    and `by` read a SEQ as STRATEGY does.
+    and `by` read a SEQ as STRATEGY does. `returns` lists attributes, or gives names to expressions. `order_by` names
+    columns of the result, those with a minus in front descending, and `limit` says how many rows are kept.
     """
+    named = tuple(returns.items()) if isinstance(returns, Mapping) else ()
+    output = tuple(Output(_expression(value), column) for column, value in named)
     built = Query(
         pattern=_pattern(pattern),
         where=_conditions(where),
         window_us=window_us(within),
         name=name,
-        returns=tuple(_returned(value) for value in returns),
+        returns=needed_attributes(output) if output else tuple(_returned(value) for value in returns),
         skips=_conditions(filters),
+        output=output,
+        ranking=ranking_of(order_by, limit),
     )
     return with_strategy(built, strategy, by)
 
@@ -375,4 +393,7 @@ def _call(function: str, *arguments: Operand) -> Value:
 def _returned(value: Any) -> Attr:
     if isinstance(value, Value) and isinstance(value.expression, Attr):
         return value.expression
-    raise QueryError(f"returns lists attributes, as in returns=[a.x], got {value!r}")
+    raise QueryError(
+        f'returns lists attributes, as in returns=[a.x], or names expressions, as in returns={{"total": a.x + b.x}}, '
+        f"got {value!r}"
+    )

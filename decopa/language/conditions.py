@@ -14,6 +14,7 @@ from decopa.errors import DecoPaError, QueryError, did_you_mean
 from decopa.query.limits import MAX_COMPARISONS, MAX_TEXT_LENGTH, comparison_count
 from decopa.query.names import duration_us
 from decopa.query.predicate import (
+    FIGURES,
     FUNCTIONS,
     AllOf,
     Among,
@@ -30,6 +31,7 @@ from decopa.query.predicate import (
     Negated,
     Negative,
     Node,
+    Over,
     Predicate,
     literally,
     rewrite,
@@ -115,14 +117,20 @@ def _build_value(node: Tree[Token]) -> Node:
                     "lower(...) is a text, which is compared with constants only, as in lower(a.s) = 'x' or "
                     "lower(a.s) LIKE 'x%'"
                 )
-            if function in ("count", "sum", "avg", "first", "last"):
-                raise QueryError(
-                    f"{function}(...) over the members of a group is not supported; compare members one by one, or "
-                    "neighbours with PREV(b.x), and aggregate the matches afterwards"
-                )
+            arguments = tuple(expression_of(child) for child in below[1:])
+            if function in FIGURES and (function not in FUNCTIONS or len(arguments) == 1):
+                return _figure(function, arguments)
             if function not in FUNCTIONS:
-                raise QueryError(f"unknown function '{function}'{did_you_mean(function, FUNCTIONS)}")
-            return Call(function, tuple(expression_of(child) for child in below[1:]))
+                raise QueryError(f"unknown function '{function}'{did_you_mean(function, (*FUNCTIONS, *FIGURES))}")
+            return Call(function, arguments)
+        case "number_of":
+            function, alias = name_of(below[0]).lower(), name_of(below[1])
+            if function != "count":
+                raise QueryError(
+                    f"{function}({alias}) names an event without an attribute; write {function}({alias}.x), or "
+                    f"count({alias}) for the members of a group"
+                )
+            return Over("count", Attr(alias, "id", _place(below[1])))
         case "negative":
             operand = expression_of(below[0])
             if isinstance(operand, Literal) and isinstance(operand.value, int | float):
@@ -172,6 +180,15 @@ def _build_value(node: Tree[Token]) -> Node:
                 "WHERE FILTER(b.x = a.x) AND b.y > 1"
             )
     raise AssertionError(f"unknown expression node {node.data}")
+
+
+def _figure(function: str, arguments: Sequence[Expr]) -> Over:
+    """An aggregate over the members of a group."""
+    if function == "count":
+        raise QueryError("count takes the name of a group, as in count(b)")
+    if len(arguments) != 1 or not isinstance(arguments[0], Attr):
+        raise QueryError(f"{function} takes one attribute of a group's members, as in {function}(b.x)")
+    return Over(function, arguments[0])
 
 
 def _forall(below: Sequence[Tree[Token]]) -> Predicate:

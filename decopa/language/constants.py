@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
 from decopa.errors import QueryError
 from decopa.query.names import duration_us
+from decopa.query.output import Ranking
 from decopa.query.predicate import Literal
 
 
@@ -40,3 +42,10 @@ def window_us(within: Any) -> int:
 
 def microseconds_of(duration: timedelta) -> int:
     return duration // timedelta(microseconds=1)
+
+
+def ranking_of(order_by: str | Iterable[str], limit: int | None) -> Ranking | None:
+    """ORDER BY and LIMIT; a minus in front of a column makes it a descending one."""
+    names = (order_by,) if isinstance(order_by, str) else tuple(order_by)
+    keys = tuple((name.removeprefix("-"), name.startswith("-")) for name in names)
+    return Ranking(keys, limit) if keys or limit is not None else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from decopa.planning.subquery import SubQuery
+from decopa.query.analysis import Negation
 from decopa.query.query import Query
 
 
@@ -26,11 +27,17 @@ def needed_times(query: Query, sub_query: SubQuery, *, lasting: bool = False) ->
             found[f"{alias}.first"] = None
     for negation in query.negations:
         if negation.scope[:-1] == scope and not negation.aliases & sub_query.aliases:
-            for alias in latest(query.order_constraints, negation.after & positive):
-                found[f"{alias}.last"] = None
-            for alias in earliest(query.order_constraints, negation.before & positive):
-                found[f"{alias}.first"] = None
+            after, before = gap_times(query, negation, positive)
+            found |= dict.fromkeys((*after, *before))
     return sorted(found)
+
+
+def gap_times(query: Query, negation: Negation, aliases: frozenset[str]) -> tuple[list[str], list[str]]:
+    """The times among those of `aliases` after which, and before which, a negated match must lie to block."""
+    order, groups = query.order_constraints, query.kleene_aliases if negation.inside else frozenset()
+    after = [f"{one}.{'first' if one in groups else 'last'}" for one in latest(order, negation.after & aliases)]
+    before = [f"{one}.{'last' if one in groups else 'first'}" for one in earliest(order, negation.before & aliases)]
+    return sorted(after), sorted(before)
 
 
 def last_before(order: frozenset[tuple[str, str]], aliases: Iterable[str], other: str) -> frozenset[str]:

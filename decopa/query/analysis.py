@@ -66,13 +66,15 @@ class Position:
 class Negation:
     """One NOT: no match of the aliases at `scope` strictly after all of `after` and before all of `before`.
 
-    An empty `after` (`before`) means the start (end) of the window of the whole match instead.
+    An empty `after` (`before`) means the start (end) of the window of the whole match instead. With `inside` (EXCEPT
+    and UNTIL) a group bounds the gap by its first member in `after` and by its last one in `before`.
     """
 
     scope: Scope
     aliases: frozenset[str]
     after: frozenset[str]
     before: frozenset[str]
+    inside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +147,17 @@ class _Walk:
                 )
                 return frozenset({leaf.alias})
             case Not():
-                raise QueryError(f"{node} stands alone; put NOT inside SEQ, as in SEQ(A a, NOT(B b), C c)")
+                raise QueryError(f"{node} stands alone; put NOT inside SEQ or AND, as in SEQ(A a, NOT(B b), C c)")
             case Or():
                 raise QueryError(f"{node}: split OR into alternatives before asking for its structure")
             case And():
-                return frozenset().union(*[self.visit(child, scope) for child in node.children])
+                below: list[frozenset[str]] = []
+                for child in node.children:
+                    if isinstance(child, Not):
+                        self.negate(child.child, scope, frozenset(), frozenset())
+                    else:
+                        below.append(self.visit(child, scope))
+                return frozenset().union(*below)
             case Except():
                 found = self.visit(node.child, scope)
                 first, last = self.earliest(found), self.latest(found)
@@ -158,17 +166,19 @@ class _Walk:
                         f"{node}: which event of {node.child} is first and which is last is open; EXCEPT takes events "
                         "in order, as in EXCEPT(SEQ(A a, B b), C c)"
                     )
-                self.negate(node.absent, scope, first, last)
+                self.negate(node.absent, scope, first, last, inside=True)
                 return found
             case Seq() | Next():
                 return self.sequence(node, scope)
 
-    def negate(self, absent: Pattern, scope: Scope, after: frozenset[str], before: frozenset[str]) -> int:
+    def negate(
+        self, absent: Pattern, scope: Scope, after: frozenset[str], before: frozenset[str], *, inside: bool = False
+    ) -> int:
         """Records a NOT between the given positions; returns its number."""
         number = len(self.negations)
         inner = (*scope, number)
         aliases = frozenset(leaf.alias for leaf in leaves(absent))
-        self.negations.append(Negation(inner, aliases, after, before))
+        self.negations.append(Negation(inner, aliases, after, before, inside))
         self.visit(absent, inner)
         return number
 
@@ -244,7 +254,7 @@ def _alternatives(pattern: Pattern) -> Iterator[Pattern]:
             for child in pattern.children:
                 yield from _alternatives(child)
         case Not():
-            raise QueryError(f"{pattern} stands alone; put NOT inside SEQ, as in SEQ(A a, NOT(B b), C c)")
+            raise QueryError(f"{pattern} stands alone; put NOT inside SEQ or AND, as in SEQ(A a, NOT(B b), C c)")
         case Except():
             for one, absent in itertools.product(_alternatives(pattern.child), [alternatives(pattern.absent)]):
                 for other in absent:  # no E and no F: EXCEPT(EXCEPT(P, E), F)

@@ -16,6 +16,7 @@ from decopa.errors import QueryError, did_you_mean
 from decopa.query.analysis import Position
 from decopa.query.implied import implied_comparisons
 from decopa.query.members import EARLIER, LATER, between_members
+from decopa.query.output import EVERY_ATTRIBUTE
 from decopa.query.predicate import (
     Arithmetic,
     Attr,
@@ -116,6 +117,8 @@ class BoundQuery:
     derived: Mapping[str, tuple[Derived, ...]]
     conditions: tuple[Condition, ...]
     self_pairs: Mapping[str, tuple[Compare, ...]]
+    #: Conditions with aggregates over members, decided on matches whose groups are formed.
+    having: tuple[Predicate, ...] = ()
     members: Mapping[str, MemberConditions] = field(default_factory=dict)
 
     @cached_property
@@ -143,6 +146,7 @@ class BoundQuery:
         used |= {name for columns in self.derived.values() for derived in columns for name in derived.attributes}
         named = [attr for condition in self.conditions for attr in attributes(condition.predicate)]
         within = {alias: [*self.self_pairs.get(alias, ()), *self.members_of(alias).all] for alias in self.query.aliases}
+        named += [attr for one in self.having for attr in attributes(one)]
         named += [Attr(alias, attr.name) for alias, parts in within.items() for p in parts for attr in attributes(p)]
         used |= {attr.name for attr in named if (attr.alias, attr.name) not in self._derived_columns}
         if self.schema.intervals:
@@ -194,8 +198,11 @@ def bind(query: Query, schema: Schema) -> BoundQuery:
             self_pairs.setdefault(alias, []).append(_MemberBinder(binder, alias).lower(pair))  # type: ignore[arg-type]
         else:
             filters.setdefault(alias, []).append(predicate)
-    for attr in query.returns:
-        binder.column_of(attr)
+    for predicate in query.having:
+        check_predicate(predicate, binder.column_of)
+    for expr in (*query.returns, *(one.expr for one in query.output)):
+        if not (isinstance(expr, Attr) and expr.name == EVERY_ATTRIBUTE):
+            column_of_expression(expr, binder.column_of)
     for aggregate in () if query.summary is None else query.summary.aggregates:
         binder.check_aggregate(aggregate)
     stated = [condition.predicate for condition in conditions if condition.skips is None]
@@ -209,6 +216,7 @@ def bind(query: Query, schema: Schema) -> BoundQuery:
         {alias: tuple(parts) for alias, parts in binder.derived.items()},
         tuple(conditions),
         {alias: tuple(parts) for alias, parts in self_pairs.items()},
+        tuple(binder.with_texts_looked_at(predicate) for predicate in query.having),
         members,
     )
 
@@ -253,6 +261,10 @@ class _Binder:
 
     def lower(self, predicate: Predicate) -> Predicate:
         return rewrite(rewrite(predicate, self._distance), self._hoist)  # type: ignore[return-value]
+
+    def with_texts_looked_at(self, predicate: Predicate) -> Predicate:
+        """The condition with a truth value in the place of every LIKE: leaves know texts, operators do not."""
+        return rewrite(predicate, lambda node: self._hoist(node) if isinstance(node, Like) else None)  # type: ignore[return-value]
 
     def _hoist(self, node: Node) -> Node | None:
         """A derived column for a compound expression over one alias, and for a look at a text."""

@@ -60,11 +60,7 @@ class Seq:
 
     def __post_init__(self) -> None:
         _check_children("SEQ", self.children)
-        if all(isinstance(child, Not) for child in self.children):
-            raise QueryError(
-                f"{self} has no positive event, so there is nothing to report; "
-                "add the event that must happen, as in SEQ(A a, NOT(B b))"
-            )
+        _check_positive("SEQ", self.children)
 
     def __str__(self) -> str:
         return _call("SEQ", self.children)
@@ -127,13 +123,14 @@ class Except:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """AND(...): all children, in any order."""
+    """AND(...): all children, in any order. NOT(P) among them: no match of P that fits into one window with the whole
+    match, before, after or in between."""
 
     children: tuple[Pattern, ...]
 
     def __post_init__(self) -> None:
         _check_children("AND", self.children)
-        _check_no_negation("AND", self.children)
+        _check_positive("AND", self.children)
 
     def __str__(self) -> str:
         return _call("AND", self.children)
@@ -147,7 +144,12 @@ class Or:
 
     def __post_init__(self) -> None:
         _check_children("OR", self.children)
-        _check_no_negation("OR", self.children)
+        for child in self.children:
+            if isinstance(child, Not):
+                raise QueryError(
+                    f"{child} is an alternative of OR, so there would be nothing to report; "
+                    "put NOT inside SEQ or AND, as in SEQ(A a, NOT(B b), C c)"
+                )
 
     def __str__(self) -> str:
         return _call("OR", self.children)
@@ -195,7 +197,10 @@ class Kleene:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """NOT(P) inside SEQ: no match of P strictly between its neighbours; at an end of SEQ, up to the window's end."""
+    """NOT(P) inside SEQ: no match of P strictly between its neighbours; at an end of SEQ, up to the window's end.
+
+    Inside AND it has no neighbours: see `And`.
+    """
 
     child: Pattern
 
@@ -242,6 +247,13 @@ def leaves(pattern: Pattern) -> Iterator[EventRef]:
         yield pattern
     for child in children_of(pattern):
         yield from leaves(child)
+
+
+def kleene_aliases(pattern: Pattern) -> frozenset[str]:
+    """The aliases under KL and ITER."""
+    if isinstance(pattern, Kleene):
+        return frozenset({pattern.child.alias})
+    return frozenset().union(*map(kleene_aliases, children_of(pattern)))
 
 
 def type_form(pattern: Pattern) -> str:
@@ -292,10 +304,9 @@ def _check_successor(name: str, child: Pattern) -> None:
     )
 
 
-def _check_no_negation(name: str, children: tuple[Pattern, ...]) -> None:
-    for child in children:
-        if isinstance(child, Not):
-            raise QueryError(
-                f"{child} stands directly in {name}, where 'in between' has no meaning; "
-                "put NOT inside SEQ, as in SEQ(A a, NOT(B b), C c)"
-            )
+def _check_positive(name: str, children: tuple[Pattern, ...]) -> None:
+    if all(isinstance(child, Not) for child in children):
+        raise QueryError(
+            f"{_call(name, children)} has no positive event, so there is nothing to report; "
+            f"add the event that must happen, as in {name}(A a, NOT(B b))"
+        )

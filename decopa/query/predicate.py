@@ -107,7 +107,27 @@ class Call:
         return f"{self.function}({', '.join(map(str, self.arguments))})"
 
 
-Expr: TypeAlias = Attr | Literal | Arithmetic | Negative | Call
+#: What can be computed over the members of a group.
+FIGURES = ("count", "sum", "avg", "min", "max", "first", "last")
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """`sum(b.x)`: a figure over the members of a group; `count(b)` is their number. Missing values are left out, as in
+    SQL; `first` and `last` are those of the first and the last member, missing or not."""
+
+    function: str
+    of: Attr
+
+    def __post_init__(self) -> None:
+        if self.function not in FIGURES:
+            raise QueryError(f"unknown aggregate '{self.function}'; known: {', '.join(FIGURES)}")
+
+    def __str__(self) -> str:
+        return f"count({quoted(self.of.alias)})" if self.function == "count" else f"{self.function}({self.of})"
+
+
+Expr: TypeAlias = Attr | Literal | Arithmetic | Negative | Call | Over
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +234,8 @@ def children(node: Node) -> tuple[Node, ...]:
             return (node.left, node.right)
         case Negative() | Missing() | Like():
             return (node.operand,)
+        case Over():
+            return (node.of,)
         case Call():
             return node.arguments
         case Among():
@@ -249,6 +271,8 @@ def rewrite(node: Node, change: Callable[[Node], Node | None]) -> Node:
             return replace(node, left=below[0], right=below[1])  # type: ignore[arg-type]
         case Negative() | Missing() | Like():
             return replace(node, operand=below[0])  # type: ignore[arg-type]
+        case Over():
+            return replace(node, of=below[0])  # type: ignore[arg-type]
         case Call():
             return replace(node, arguments=below)  # type: ignore[arg-type]
         case Among():
@@ -264,6 +288,28 @@ def conjuncts(predicate: Predicate) -> tuple[Predicate, ...]:
     if isinstance(predicate, AllOf):
         return tuple(part for inner in predicate.parts for part in conjuncts(inner))
     return (predicate,)
+
+
+def figures(node: Node) -> Iterator[Over]:
+    """Every aggregate over members below the node, from left to right."""
+    if isinstance(node, Over):
+        yield node
+    for child in children(node):
+        yield from figures(child)
+
+
+def plain_attributes(node: Node) -> Iterator[Attr]:
+    """The attributes below the node that stand outside of aggregates."""
+    if isinstance(node, Attr):
+        yield node
+    elif not isinstance(node, Over):
+        for child in children(node):
+            yield from plain_attributes(child)
+
+
+def groups_of(node: Node) -> frozenset[str]:
+    """The groups that aggregates below the node are over."""
+    return frozenset(figure.of.alias for figure in figures(node))
 
 
 def compares_neighbours(predicate: Node) -> bool:

@@ -22,6 +22,7 @@ from decopa.query.analysis import (
 from decopa.query.limits import check_conditions
 from decopa.query.members import is_between_members
 from decopa.query.names import duration_text, quoted
+from decopa.query.output import EVERY_ATTRIBUTE, Output, Ranking, expanded, needed_attributes
 from decopa.query.pattern import ANY_TYPE, Not, Or, Pattern, leaves
 from decopa.query.predicate import (
     Attr,
@@ -29,12 +30,16 @@ from decopa.query.predicate import (
     aliases_of,
     attributes,
     conjuncts,
+    figures,
+    groups_of,
     renamed,
 )
 from decopa.query.summary import Summary
 from decopa.query.wellformed import (
     check_aliases,
+    check_having,
     check_known,
+    check_output,
     check_predicate,
     check_skip,
     check_summary,
@@ -55,9 +60,11 @@ class Query:
     """A pattern, the conditions its events fulfil, and the window (microseconds) they fit into.
 
     `where` holds conjuncts: all of them must hold. `skips` holds the FILTER conditions: an event of a NEXT that fails
-    one of them is no candidate, whereas one that fails a condition in `where` ends the match. `returns` names
-    attributes reported with each match; with a `summary` they are what its figures are computed from, and matches
-    themselves are not reported.
+    one of them is no candidate, whereas one that fails a condition in `where` ends the match. `having` holds the
+    conditions with aggregates over members, which are given in `where` and decided once groups are formed. `returns`
+    names attributes reported with each match; with a `summary` they are what its figures are computed from, and
+    matches themselves are not reported; with an `output` they are what its columns are computed from. `ranking` says
+    which matches are kept, and in which order.
     """
 
     pattern: Pattern
@@ -67,11 +74,18 @@ class Query:
     returns: tuple[Attr, ...] = ()
     summary: Summary | None = None
     skips: tuple[Predicate, ...] = ()
+    having: tuple[Predicate, ...] = ()
+    output: tuple[Output, ...] = ()
+    ranking: Ranking | None = None
 
     def __post_init__(self) -> None:
-        for name in ("where", "skips"):
+        for name in ("where", "skips", "having"):
             parts = tuple(part for predicate in getattr(self, name) for part in conjuncts(predicate))
             object.__setattr__(self, name, parts)
+        over_groups = tuple(one for one in self.where if any(True for _ in figures(one)))
+        if over_groups:
+            object.__setattr__(self, "having", (*self.having, *over_groups))
+            object.__setattr__(self, "where", tuple(one for one in self.where if one not in over_groups))
         if isinstance(self.pattern, Not):
             raise QueryError(f"{self.pattern} has no positive event, so there is nothing to report")
         if not 0 < self.window_us <= MAX_WINDOW_US:
@@ -86,6 +100,8 @@ class Query:
         scopes = written_scopes(self.pattern)
         for predicate in self.conditions:
             check_predicate(predicate, self._position_of, scopes)
+        for predicate in self.having:
+            check_having(predicate, self._position_of)
         chains = [chain for alternative in alternatives(self.pattern) for chain in structure(alternative).chains]
         for predicate in self.skips:
             check_skip(predicate, chains, self.run_aliases)
@@ -98,6 +114,9 @@ class Query:
                 wanted = ", ".join(map(str, self.summary.attributes))
                 raise QueryError(f"'{self.summary}' needs the attributes {wanted} of a match")
             check_summary(self.summary, self.pattern, self.kleene_aliases)
+        if self.output and self.returns != needed_attributes(self.output):
+            raise QueryError(f"RETURN needs the attributes {', '.join(map(str, needed_attributes(self.output)))}")
+        check_output(self.output, self.ranking, self.columns, self._position_of, figures_only=self.summary is not None)
 
     @cached_property
     def _position_of(self) -> dict[str, Position]:
@@ -110,8 +129,21 @@ class Query:
 
     @property
     def conditions(self) -> tuple[Predicate, ...]:
-        """All conditions, those of FILTER first."""
+        """All conditions on events, those of FILTER first; not those on figures of groups."""
         return (*self.skips, *self.where)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that RETURN adds to a match."""
+        outputs = self.output or tuple(Output(attr) for attr in self.returns)
+        return tuple(dict.fromkeys(one.column for one in outputs))
+
+    def with_every_attribute(self, names: Iterable[str]) -> Query:
+        """The query with the attributes of the trace in the place of `a.*`."""
+        if not any(attr.name == EVERY_ATTRIBUTE for attr in self.returns):
+            return self
+        output = expanded(self.output or tuple(Output(attr) for attr in self.returns), names)
+        return replace(self, output=output, returns=needed_attributes(output))
 
     @cached_property
     def structure(self) -> Structure:
@@ -186,7 +218,7 @@ class Query:
     @property
     def attributes(self) -> frozenset[str]:
         """The attributes that conditions and RETURN read, by name; `id` and `ts` among them if they are named."""
-        conditions = (attr.name for predicate in self.conditions for attr in attributes(predicate))
+        conditions = (attr.name for one in (*self.conditions, *self.having) for attr in attributes(one))
         return frozenset((*conditions, *(attr.name for attr in self.returns)))
 
     @property
@@ -235,18 +267,28 @@ class Query:
         plain = _plain_under_not(distinct)
         executable = strip_kleene(distinct, plain)
         positions = structure(executable).positions
-        where, skips = (
+        where, skips, having = (
             tuple(
                 predicate
                 for condition in conditions
                 for predicate in _in_each_scope(condition, positions, written)
                 if not any(is_between_members(predicate, alias) for alias in plain)
             )
-            for conditions in (self.where, self.skips)
+            for conditions in (self.where, self.skips, self.having)
         )
         present = {position.alias for position in positions}
+        output = tuple(one for one in self.output if aliases_of(one.expr) <= present)
         returns = tuple(attr for attr in self.returns if attr.alias in present)
-        return replace(self, pattern=executable, where=where, returns=returns, skips=skips)
+        return replace(
+            self,
+            pattern=executable,
+            where=where,
+            returns=needed_attributes(output) if self.output else returns,
+            skips=skips,
+            having=having,
+            output=output,
+            ranking=None,
+        )
 
     def project(self, aliases: Collection[str], *, stripped: Collection[str] = ()) -> Query:
         """The sub-query on a set of positions (Def. 1), with KL taken off the aliases in `stripped`.
@@ -280,9 +322,20 @@ class Query:
         where = tuple(
             predicate for predicate in where if not any(is_between_members(predicate, alias) for alias in pairs)
         )
+        whole = kept - set(stripped)
+        having = tuple(one for one in self.having if aliases_of(one) <= kept and groups_of(one) <= whole)
         returns = tuple(attr for attr in self.returns if attr.alias in kept)
+        stripped_pattern = strip_kleene(pattern, stripped)
         return replace(
-            self, pattern=strip_kleene(pattern, stripped), where=where, returns=returns, skips=skips, summary=None
+            self,
+            pattern=stripped_pattern,
+            where=where,
+            returns=returns,
+            skips=skips,
+            having=having,
+            summary=None,
+            output=(),
+            ranking=None,
         )
 
     def __repr__(self) -> str:
@@ -291,14 +344,16 @@ class Query:
     def __str__(self) -> str:
         """Canonical text: `parse(str(query)) == query`."""
         lines = [f"QUERY {quoted(self.name)}", f"PATTERN {self.pattern}"]
-        if self.conditions:
-            parts = [*(f"FILTER({predicate})" for predicate in self.skips), *map(str, self.where)]
+        if self.conditions or self.having:
+            parts = [*(f"FILTER({predicate})" for predicate in self.skips), *map(str, self.where + self.having)]
             lines.append("WHERE " + "\n  AND ".join(parts))
         lines.append(f"WITHIN {duration_text(self.window_us)}")
         if self.summary is not None:
             lines.append(str(self.summary))
         elif self.returns:
-            lines.append("RETURN " + ", ".join(map(str, self.returns)))
+            lines.append("RETURN " + ", ".join(map(str, self.output or self.returns)))
+        if self.ranking is not None:
+            lines.append(str(self.ranking))
         return "\n".join(lines)
 
 

@@ -20,6 +20,7 @@ from decopa.query.predicate import (
     Negated,
     Negative,
     Node,
+    Over,
     Predicate,
     attributes,
 )
@@ -45,6 +46,14 @@ def column_of_expression(expr: Expr, column_of: ColumnOf) -> Column:
             return Column(Kind.FLOAT)
         case Literal():
             return Column(Kind.STRING)
+        case Over(function="count"):
+            return Column(Kind.INT)
+        case Over(function="first" | "last"):
+            return column_of(expr.of)
+        case Over():
+            column = _number(expr.of, column_of)
+            kind = Kind.FLOAT if expr.function == "avg" else column.kind
+            return Column(kind, nullable=column.nullable)
         case Negative():
             return _arithmetic(expr, [_number(expr.operand, column_of)])
         case Arithmetic():

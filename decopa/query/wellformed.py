@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from decopa.errors import QueryError, did_you_mean
 from decopa.query.analysis import Chain, Position, Scope, alternatives, structure
 from decopa.query.members import compares_members, is_between_members, twins
 from decopa.query.names import RESULT_COLUMNS
+from decopa.query.output import Output, Ranking, check_columns
 from decopa.query.pattern import EventRef, Except, Kleene, Not, Or, Pattern, children_of, leaves, types_text
-from decopa.query.predicate import Attr, Compare, Predicate, aliases_of, attributes, compares_neighbours
+from decopa.query.predicate import (
+    Attr,
+    Compare,
+    Node,
+    Predicate,
+    aliases_of,
+    attributes,
+    compares_neighbours,
+    figures,
+    plain_attributes,
+)
 from decopa.query.summary import Summary
 
 
@@ -92,6 +103,65 @@ def check_predicate(predicate: Predicate, positions: dict[str, Position], writte
         )
 
 
+def check_having(predicate: Node, positions: dict[str, Position]) -> None:
+    """An aggregate is over the members of a group that a match has; beside it, other events are single ones."""
+    for attr in attributes(predicate):
+        check_known(attr, positions)
+    for figure in figures(predicate):
+        position = positions[figure.of.alias]
+        if not position.kleene:
+            raise error_at(
+                figure.of,
+                f"'{figure}' is over a single event, '{figure.of.alias}'; aggregates are over the members of KL or "
+                f"ITER: write {figure.of} alone, or KL({position.label} {figure.of.alias})",
+            )
+        if position.scope:
+            raise error_at(figure.of, f"'{figure}': '{figure.of.alias}' is negated, so a match has no such group")
+        if figure.of.previous:
+            raise error_at(figure.of, f"'{figure}': an aggregate is over all members; leave out PREV")
+    for attr in plain_attributes(predicate):
+        position = positions[attr.alias]
+        if position.kleene:
+            raise error_at(
+                attr,
+                f"'{predicate}' has the members of '{attr.alias}' beside an aggregate; a condition with an aggregate "
+                f"names single events and other aggregates only, as in max({attr}) > avg({attr})",
+            )
+        if position.scope:
+            raise error_at(attr, f"'{predicate}': '{attr.alias}' is negated, so a match has no such event")
+
+
+def check_output(
+    outputs: Sequence[Output],
+    ranking: Ranking | None,
+    columns: Sequence[str],
+    positions: dict[str, Position],
+    *,
+    figures_only: bool,
+) -> None:
+    """Columns of RETURN are attributes, or expressions over single events and figures of groups; ORDER BY names columns
+    that a result has. With `figures_only` matches are not reported."""
+    for one in outputs:
+        if not isinstance(one.expr, Attr):
+            if not any(True for _ in attributes(one.expr)):
+                raise QueryError(f"RETURN {one.expr} names no event; name an attribute, as in RETURN a.x")
+            check_having(one.expr, positions)
+    if outputs:
+        check_columns(columns, positions)
+    if ranking is None:
+        return
+    if figures_only:
+        raise QueryError(f"'{ranking}' orders matches, but only figures over them are returned; leave it out")
+    groups = {alias for alias, position in positions.items() if position.kleene}
+    plain = {one.column for one in outputs if not (isinstance(one.expr, Attr) and one.expr.alias in groups)}
+    listed = {name for name in (*positions, *columns) if name.partition(".")[0] in groups and name not in plain}
+    for name, _ in ranking.keys:
+        if name in listed:
+            raise QueryError(f"ORDER BY {name}: it is a list, one value for each member of a group; use an aggregate")
+        if name not in ("start_ts", "end_ts", *positions, *columns):
+            raise QueryError(f"ORDER BY {name}: no such column in the result; RETURN it, too")
+
+
 def check_summary(summary: Summary, pattern: Pattern, groups: frozenset[str]) -> None:
     """Aggregates are over attributes that every match has once; `groups` are the KL aliases."""
     for attr in summary.attributes:
@@ -135,6 +205,12 @@ def _check_neighbours(predicate: Predicate, positions: dict[str, Position]) -> N
 
 def check_skip(predicate: Predicate, chains: Iterable[Chain], runs: frozenset[str]) -> None:
     """FILTER says which events of a NEXT or an ITER to skip, so it names events of one of them."""
+    if any(True for _ in figures(predicate)):
+        raise error_at(
+            next(attributes(predicate)),
+            f"FILTER({predicate}): an aggregate is known once a group is complete, and nothing can be skipped then; "
+            "write the condition without FILTER",
+        )
     if not skips_in(predicate, chains, runs):
         raise error_at(
             next(attributes(predicate)),

@@ -70,6 +70,8 @@ def check_folder(spec: RunSpec, queries: Sequence[Query]) -> None:
         )
     if any(query.summary is not None for query in queries):
         raise OutputError("a query with aggregates gives a few rows; name a file for them, not a folder")
+    if any(query.ranking is not None for query in queries):
+        raise OutputError("ORDER BY and LIMIT are about a whole result; name a file, or leave them out for a folder")
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from decopa.errors import TraceError
+from decopa.query.output import EVERY_ATTRIBUTE
 from decopa.query.query import Query
 from decopa.runs.spec import RunSpec, TraceOptions
 from shuffler.source.stopping import Stop
@@ -53,7 +54,7 @@ def open_events(
         from cluster.spark.traces import load_trace
 
         needed = frozenset[str]().union(*(query.attributes for query in queries))
-        loaded = load_trace(events, trace.columns, attributes=needed)
+        loaded = load_trace(events, trace.columns, attributes=None if EVERY_ATTRIBUTE in needed else needed)
         return OpenedEvents(loaded.source(nan_as_null=trace.nan_as_null), loaded)
     if events is None and trace.path is None:
         raise TraceError("no events: name a trace, or pass a table, a path or record batches")

@@ -75,6 +75,7 @@ def prepare(
     spec = with_defaults(spec, events)
     phase("opening the trace")
     opened = open_events(spec.trace, events, queries, stop=stop)
+    queries = tuple(query.with_every_attribute(opened.source.schema.attributes) for query in queries)
     way = way_of(spec, live=opened.live, spark=opened.loaded is not None, replayable=opened.source.replayable)
     check_supported(spec, way)
     check_alternatives(queries, way)
@@ -155,6 +156,12 @@ def check_delivery(spec: RunSpec, queries: Sequence[Query], way: Way) -> None:
         raise QueryError(
             f"the aggregates of query {figures} are known at the end of a run, but this one publishes matches as it "
             "goes on; leave them out, or run without --checkpoint, on a stored trace"
+        )
+    ranked = next((query for query in queries if query.ranking is not None), None)
+    if in_parts and ranked is not None:
+        raise QueryError(
+            f"'{ranked.ranking}' of query {ranked.name} is about a whole result, but this run publishes matches as it "
+            "goes on; leave it out, or run without --checkpoint, on a stored trace"
         )
     if spec.output is not None and spec.output.is_folder and not in_parts:
         check_folder(spec, queries)

@@ -107,7 +107,7 @@ def result_table(
         parts = [next(remaining) for _ in query.branches]
         summary = OutletSpec(count=count).summary(query)
         if summary is None:
-            tables.append(united(query, [part for part in parts if isinstance(part, pa.Table)]))
+            tables.append(ranked(query, united(query, [part for part in parts if isinstance(part, pa.Table)])))
         else:
             assert form is not None
             groups = merged(part for part in parts if isinstance(part, dict))
@@ -148,9 +148,19 @@ def united(query: Query, tables: Sequence[pa.Table]) -> pa.Table:
     # Two alternatives can find the same match only if they bind the same aliases.
     distinct = [group[0] if len(group) == 1 else _without_repeats(group, list(names)) for names, group in alike.items()]
     whole = pa.concat_tables(distinct, promote_options="default").unify_dictionaries().combine_chunks()
-    returned = [f"{attr.alias}.{attr.name}" for attr in query.returns]
-    wanted = [*RESULT_COLUMNS, *query.positive_aliases, *dict.fromkeys(returned)]
+    wanted = [*RESULT_COLUMNS, *query.positive_aliases, *query.columns]
     return whole.select(wanted).take(pc.sort_indices(whole, sort_keys=_sort_keys(whole, query)))
+
+
+def ranked(query: Query, table: pa.Table) -> pa.Table:
+    """The matches that ORDER BY and LIMIT keep, missing values last; ties stay in the order they are in."""
+    ranking = query.ranking
+    if ranking is None:
+        return table
+    if ranking.keys:
+        keys = [(name, "descending" if descending else "ascending") for name, descending in ranking.keys]
+        table = table.take(pc.sort_indices(table, sort_keys=keys))
+    return table if ranking.limit is None else table.slice(0, ranking.limit)
 
 
 def _sort_keys(table: pa.Table, query: Query) -> list[tuple[str, str]]:

@@ -1,8 +1,8 @@
 """NEXT(A a, B b, C c) on one core: the engine beside its own NOT form, a bare Numba loop and DuckDB's ASOF join.
 
 Every figure is measured in this run, pinned to one core, in processor time, and is the best of several after a warm-up
-that compiles. The
-NOT form finds the same matches by building all pairs first, so it slows down as the window grows; NEXT does not.
+that compiles. The NOT form finds the same matches by building all pairs first, so it slows down as the window grows;
+NEXT does not.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ import pyarrow as pa
 from numba import njit
 
 import decopa
+from actors.outlet import OutletSpec
 from cluster.local import LocalRuntime
+from decopa.choices import Order
 from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan
 from scripts.benchmarks.engine import pin_to_one_core
@@ -59,11 +61,11 @@ def ours(text: str, window_us: int, events: pa.Table) -> Timing:
     """From the Arrow table to the columns of all matches in memory."""
     plan = Plan((left_deep(decopa.parse(f"{text} WITHIN {window_us} us")),))
     began = time.process_time()
-    runtime = LocalRuntime(plan, open_trace(events), limits=UNLIMITED, ordered=False)
+    runtime = LocalRuntime(plan, open_trace(events), limits=UNLIMITED, outlet=OutletSpec(Order.ANY))
     runtime.run()
     seconds = time.process_time() - began
     held = sum(report.state_bytes for report in runtime.reports())
-    return Timing(seconds, runtime.sinks[0].rows, held)
+    return Timing(seconds, runtime.matches, held)
 
 
 @njit(cache=True)

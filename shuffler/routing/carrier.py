@@ -93,6 +93,7 @@ def attributes_of(bound: BoundQuery, alias: str) -> frozenset[str]:
     made = {one.name for one in derived}
     read = [attr for predicate in bound.filters.get(alias, ()) for attr in attributes(predicate)]
     read += [attr for condition in bound.conditions for attr in attributes(condition.predicate)]
+    read += [attr for one in bound.having for attr in attributes(one)]
     read += list(bound.query.returns)
     names = {attr.name for attr in read if attr.alias == alias}
     between = (*bound.self_pairs.get(alias, ()), *bound.members_of(alias).all)

@@ -255,6 +255,8 @@ def _integers(array: pa.Array, column: str, place: Place) -> Ints:
     if pa.types.is_uint64(array.type):
         _refuse(array.fill_null(0).to_numpy() > _MAX_INT64, array, column, place, "is too large for 64 signed bits")
     values = _filled(array.cast(pa.int64()))
+    if not array.null_count and (not len(values) or values.min() != NULL):
+        return values
     if np.count_nonzero(values == NULL) != array.null_count:
         _refuse((values == NULL) & ~_nulls(array), array, column, place, "means 'missing' in here; change it")
     return values

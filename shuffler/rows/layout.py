@@ -134,6 +134,9 @@ def _needed_attributes(bound: BoundQuery, sub_query: SubQuery) -> dict[str, set[
         if not condition.decided_in(sub_query.aliases) and condition.useful_with(positive):
             for attr in attributes(condition.predicate):
                 need(attr)
+    for predicate in bound.having:  # to the end: the operator that decides it reads what it writes itself
+        for attr in attributes(predicate):
+            need(attr)
     for alias, pairs in bound.self_pairs.items():
         if alias not in sub_query.closed:
             for pair in pairs:

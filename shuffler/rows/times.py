@@ -21,7 +21,10 @@ def scaled(values: Ints, unit: str, limit_us: int) -> tuple[Ints, Mask]:
     if unit == "ns":
         return values // 1_000, np.zeros(len(values), dtype=np.bool_)
     factor = 1_000_000 // _PER_SECOND[unit]
-    wrong = np.abs(values) > limit_us // factor
+    limit = limit_us // factor
+    if not len(values) or (values.min() >= -limit and values.max() <= limit):  # as a rule, and then nothing is copied
+        return values if factor == 1 else values * factor, np.zeros(len(values), dtype=np.bool_)
+    wrong = (values > limit) | (values < -limit)
     return np.where(wrong, 0, values) * factor, wrong
 
 

@@ -71,11 +71,16 @@ class IdOrder:
     def __init__(self) -> None:
         self.increasing = True
         self._last: pa.Scalar | None = None
+        self._last_number: int | None = None
 
     def see(self, ids: Ints | pa.Array) -> None:
         if not self.increasing or not len(ids):
             return
-        column = pa.array(ids) if isinstance(ids, np.ndarray) else ids
+        if isinstance(ids, np.ndarray):
+            before, self._last_number = self._last_number, int(ids[-1])
+            self.increasing = (before is None or int(ids[0]) > before) and bool((ids[1:] > ids[:-1]).all())
+            return
+        column = ids
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
         if self._last is not None:
@@ -106,11 +111,19 @@ def survey(reader: Reader, columns: TraceColumns, letters: DeadLetters) -> Surve
             latest.append(int(ts.max()))
         ids.see(identities(batch.column(1), columns.id, place))
         labels = type_labels(batch.column(2), columns.type, place)
-        types.update(pc.unique(labels).to_pylist())
+        types.update(_distinct(labels))
         rows += batch.num_rows
     repeated = 0 if ids.increasing else _check_all_ids(reader, columns, letters, first)
     times_us = (min(earliest), max(latest)) if earliest else (0, 0)
     return Survey(rows - repeated, frozenset(types), disorder, times_us)
+
+
+def _distinct(labels: pa.Array) -> list[str]:
+    """The texts of a column without nulls, each once; of a dictionary those that occur."""
+    if not pa.types.is_dictionary(labels.type):
+        return list(pc.unique(labels).to_pylist())
+    occurs = np.bincount(labels.indices.to_numpy(zero_copy_only=False), minlength=len(labels.dictionary)) > 0
+    return list(labels.dictionary.filter(pa.array(occurs)).to_pylist())
 
 
 def _check_all_ids(reader: Reader, columns: TraceColumns, letters: DeadLetters, rows: int) -> int:

@@ -155,6 +155,7 @@ def sequences(pattern: Pattern) -> Iterator[Seq | Next]:
 class _Referee:
     def __init__(self, query: Query, events: Sequence[Event]) -> None:
         self.where, self.skips, self.window_us = query.where, query.skips, query.window_us
+        self.having = query.having
         self.kleene = kleene_aliases(query.pattern)
         self.stream = sorted(events, key=lambda event: event["ts"])  # stable: ties stay in stream order
 
@@ -221,7 +222,7 @@ class _Referee:
             and all(in_order(sequence, binding) for sequence in sequences(pattern))
             and all(fulfils(predicate, {**around, **binding}, self.kleene) for predicate in self.about(binding, around))
             and all(self.is_next(chain, binding) for chain in sequences(pattern) if isinstance(chain, Next))
-            and not any(self.blocked(sequence, binding) for sequence in sequences(pattern))
+            and not any(self.blocked(node, binding) for node in outside_not(pattern))
             and not any(self.excepted(node, binding) for node in exceptions(pattern, binding))
         )
 
@@ -266,16 +267,17 @@ class _Referee:
         """The conditions that name the binding and nothing that is not there."""
         return [
             predicate
-            for predicate in (*self.where, *self.skips)
+            for predicate in (*self.where, *self.skips, *self.having)
             if aliases_of(predicate) & binding.keys() and aliases_of(predicate) <= binding.keys() | around.keys()
         ]
 
-    def blocked(self, sequence: Seq | Next, binding: Binding) -> bool:
-        """Whether a match of some NOT of this SEQ lies in its gap."""
-        for place, child in enumerate(sequence.children):
+    def blocked(self, node: Pattern, binding: Binding) -> bool:
+        """Whether a match of some NOT of this SEQ lies in its gap, or one of this AND near the whole match."""
+        for place, child in enumerate(node.children if isinstance(node, Seq | Next | And) else ()):
             if isinstance(child, Not):
-                before = neighbour(reversed(sequence.children[:place]), binding)
-                behind = neighbour(iter(sequence.children[place + 1 :]), binding)
+                ordered = not isinstance(node, And)
+                before = neighbour(reversed(children_of(node)[:place]), binding) if ordered else ()
+                behind = neighbour(iter(children_of(node)[place + 1 :]), binding) if ordered else ()
                 for choice in or_free(child.child):
                     for negated in self.matches(choice, binding):
                         if self.in_gap(everything(negated), before, behind, everything(binding)):

@@ -14,12 +14,14 @@ from decopa.query.predicate import (
     Literal,
     Negative,
     Node,
+    Over,
     Predicate,
     aliases_of,
     children,
     compares_neighbours,
+    rewrite,
 )
-from tests.support.evaluate import Event, compare, holds, value_of
+from tests.support.evaluate import Event, compare, holds, is_missing, value_of
 
 Group = tuple[Event, ...]
 Binding = dict[str, Group]
@@ -30,6 +32,7 @@ def fulfils(predicate: Predicate, binding: Binding, kleene: frozenset[str]) -> b
 
     One that compares a KL alias with itself holds for every two members, the earlier one first.
     """
+    predicate = with_figures(predicate, binding)
     named = sorted(aliases_of(predicate))
     if compares_neighbours(predicate):
         return True  # looked at where groups are formed
@@ -41,6 +44,28 @@ def fulfils(predicate: Predicate, binding: Binding, kleene: frozenset[str]) -> b
         )
     choices = itertools.product(*(binding[alias] for alias in named))
     return all(holds(predicate, dict(zip(named, choice, strict=True))) for choice in choices)
+
+
+def with_figures(predicate: Predicate, binding: Binding) -> Predicate:
+    """The condition with every aggregate over a group replaced by its value."""
+
+    def change(node: Node) -> Node | None:
+        return Literal(figure(node, binding[node.of.alias])) if isinstance(node, Over) else None  # type: ignore[arg-type]
+
+    return rewrite(predicate, change)  # type: ignore[return-value]
+
+
+def figure(node: Over, group: Group) -> object:
+    if node.function == "count":
+        return len(group)
+    values = [value_of(node.of, {node.of.alias: member}) for member in group]
+    if node.function in ("first", "last"):
+        return values[0 if node.function == "first" else -1]
+    known = [value for value in values if not is_missing(value)]
+    if not known:
+        return None
+    fold = {"sum": sum, "min": min, "max": max, "avg": lambda found: sum(found) / len(found)}[node.function]
+    return fold(known)
 
 
 def is_between_two(predicate: Predicate) -> bool:

@@ -91,7 +91,7 @@ def _subtree(draw: st.DrawFn, size: int, names: Iterator[str]) -> Pattern:
         shuffled = tuple(draw(st.permutations(events)))
         return Or((Seq(events), And(shuffled) if draw(st.booleans()) else Seq(shuffled)))
     sizes = _parts(draw, size)
-    negated = [kind is Seq and _one_in(draw, 4) for _ in sizes]
+    negated = [(kind is Seq or kind is And) and _one_in(draw, 4 if kind is Seq else 8) for _ in sizes]
     negated[draw(st.integers(0, len(sizes) - 1))] = False
     children = []
     for part, absent in zip(sizes, negated, strict=True):

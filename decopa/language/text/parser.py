@@ -10,16 +10,28 @@ from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedInput
 
 from decopa.errors import QueryError
-from decopa.language.conditions import attr_of, duration_of, located, name_of, split_conditions
+from decopa.language.conditions import duration_of, located, name_of, split_conditions
 from decopa.language.syntax import syntax_error
+from decopa.language.text.returned import ranking_of, returned_of
 from decopa.query.limits import MAX_QUERIES, MAX_TEXT_LENGTH, check_text, check_tree
-from decopa.query.pattern import ANY_TYPE, And, EventRef, Except, Kleene, Next, Not, Or, Pattern, Seq, types_text
-from decopa.query.predicate import Attr
+from decopa.query.pattern import (
+    ANY_TYPE,
+    And,
+    EventRef,
+    Except,
+    Kleene,
+    Next,
+    Not,
+    Or,
+    Pattern,
+    Seq,
+    kleene_aliases,
+    types_text,
+)
 from decopa.query.query import Query
 from decopa.query.rewrite.optional import Optional, expanded
 from decopa.query.rewrite.partition import with_partition
 from decopa.query.rewrite.strategy import with_strategy
-from decopa.query.summary import Aggregate, Summary
 
 
 def parse(text: str) -> Query:
@@ -67,19 +79,22 @@ def _grammar() -> Lark:
 
 # ------------------------------------------------------------- tree -> values
 def _query(statement: Tree[Token], default_name: str) -> Query:
-    name, pattern, strategy, partition, where, window, returned = statement.children
+    name, pattern, strategy, partition, where, window, returned, order, limit = statement.children
     conditions, skips = split_conditions(where)  # type: ignore[arg-type]
     line, column = statement.meta.line, statement.meta.column
     try:
-        returns, summary = _returned(returned)  # type: ignore[arg-type]
+        built = _pattern(pattern)  # type: ignore[arg-type]
+        returns, summary, output = returned_of(returned, kleene_aliases(built))  # type: ignore[arg-type]
         query = Query(
-            pattern=_pattern(pattern),  # type: ignore[arg-type]
+            pattern=built,
             where=conditions,
             skips=skips,
             window_us=_window(window),  # type: ignore[arg-type]
             name=default_name if name is None else name_of(name),  # type: ignore[arg-type]
             returns=returns,
             summary=summary,
+            output=output,
+            ranking=ranking_of(order, limit),  # type: ignore[arg-type]
         )
         if strategy is not None:
             query = _with_strategy(query, strategy)  # type: ignore[arg-type]
@@ -96,30 +111,6 @@ def _with_strategy(query: Query, node: Tree[Token]) -> Query:
     strategy, by = node.children
     try:
         return with_strategy(query, str(strategy).lower(), None if by is None else name_of(by))  # type: ignore[arg-type]
-    except QueryError as err:
-        raise located(node, str(err)) from None
-
-
-def _returned(node: Tree[Token] | None) -> tuple[tuple[Attr, ...], Summary | None]:
-    """The attributes that matches carry to RETURN, and what is computed over them, if anything is."""
-    if node is None:
-        return (), None
-    *items, group, every = node.children
-    found = tuple(_item(item) for item in items)  # type: ignore[arg-type]
-    if group is None and every is None and all(isinstance(item, Attr) for item in found):
-        return tuple(item for item in found if isinstance(item, Attr)), None
-    keys = () if group is None else tuple(attr_of(child) for child in group.children)  # type: ignore[union-attr, arg-type]
-    period = None if every is None else duration_of(every.children[0])  # type: ignore[union-attr, arg-type]
-    summary = Summary(found, keys, period)
-    return summary.attributes, summary
-
-
-def _item(node: Tree[Token]) -> Attr | Aggregate:
-    if node.data == "attribute":
-        return attr_of(node)
-    function, of = node.children
-    try:
-        return Aggregate(name_of(function).lower(), None if isinstance(of, Token) else attr_of(of))  # type: ignore[arg-type]
     except QueryError as err:
         raise located(node, str(err)) from None
 
@@ -161,6 +152,12 @@ def _build_pattern(node: Tree[Token]) -> Pattern:
         case "next" | "strict" as kind:
             return Next(children, strict=kind == "strict")
         case "exception":
+            return Except(children[0], children[1])
+        case "until":
+            if not isinstance(children[0], Kleene):
+                raise QueryError(
+                    f"UNTIL ends a group, and {children[0]} is none; write it as in SEQ(A a, KL(B b) UNTIL(C c))"
+                )
             return Except(children[0], children[1])
         case "nseq":
             if len(children) != 3:

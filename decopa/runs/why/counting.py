@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 
 import numpy as np
 
@@ -75,7 +76,7 @@ def count_matches(query: Query, source: TraceSource, frequency: Mapping[str, int
     with interpreted() if (source.row_count or 0) <= _SHORT else nullcontext():
         try:
             spec = RunSpec(planning=Planning(plan=plan), limits=limits, runtime="local")
-            return int(run_spec(spec, [query], source).matches.num_rows)
+            return int(run_spec(spec, [replace(query, ranking=None)], source).matches.num_rows)
         except LimitError:
             return None
 

@@ -39,7 +39,7 @@ def matches_of(pattern: str, stream: str) -> set[str]:
             "x": pa.array([None if event[4] is None else int(event[4]) for event in events if event], pa.int64()),
         }
     )
-    query = parse(pattern if " WITHIN " in pattern else f"PATTERN {pattern} WITHIN 1 s")
+    query = parse(f"PATTERN {pattern}" if " WITHIN " in pattern else f"PATTERN {pattern} WITHIN 1 s")
     with interpreted():
         found = decopa.run(query, table).to_pylist()
     return {
