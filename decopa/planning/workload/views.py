@@ -34,6 +34,7 @@ def needed_attributes(query: Query, sub_query: SubQuery, left: Residue) -> froze
     for predicate in query.where:
         if not aliases_of(predicate) <= aliases:
             needed |= {attr for attr in attributes(predicate) if attr.alias in aliases}
+    needed |= {attr for one in query.having for attr in attributes(one) if attr.alias in aliases}
     needed |= {attr for attr in query.returns if attr.alias in aliases}
     needed |= {Attr(logical.rpartition(".")[0], "ts") for logical in needed_times(query, sub_query)}
     return frozenset(Attr(attr.alias, attr.name) for attr in needed if attr.name != "id")
