@@ -13,9 +13,10 @@ import pyarrow as pa
 
 from actors.group import Limits
 from actors.network_state import decode_vertices, encode_vertices
+from actors.reports import UnitReport, unit_reports
 from actors.sink import MatchSink, check_limit
 from actors.vertex import VertexLogic
-from decopa.planning.network.compile import local_plan
+from decopa.planning.network.graphs.compile import local_plan
 from shuffler.exchange.channel import Message
 from shuffler.exchange.inbox import Inbox
 from shuffler.exchange.outbox import Clock, FlushPolicy, Send
@@ -24,6 +25,7 @@ from shuffler.exchange.stream_outbox import StreamOutbox
 from shuffler.routing.network import NetworkTopology, StreamLane
 from shuffler.routing.table import END_OF_STREAM, NOTHING_YET
 from shuffler.rows.batch import Array, Batch
+from shuffler.rows.columns import Ints
 from shuffler.rows.events import EventBatch, EventFormat
 from shuffler.rows.layout import layout_of
 from shuffler.rows.strings import StringPool
@@ -54,14 +56,15 @@ class NetworkSource:
         ]
         self.watermark_us = NOTHING_YET
 
-    def feed(self, events: EventBatch, mine: Array) -> None:
-        """Sends the events flagged in `mine`, which were born here, then promises that no earlier one follows."""
+    def feed(self, events: EventBatch, mine: Array, watermark_us: int) -> None:
+        """Sends the events flagged in `mine`, which were born here, then promises that none before the watermark
+        follows."""
         if mine.any():
             for stream, reader in self._streams:
                 batch = self._codecs.carrier(stream, reader).packed(events, mine)
                 if batch is not None and batch.length:
                     self.outbox.rows(stream, reader, batch)
-        self.advance(int(events.ts[-1]))
+        self.advance(watermark_us)
 
     def advance(self, watermark_us: int, *, urgent: bool = False) -> None:
         """Promises that no event before this is born here any more; also a heartbeat of a node that has none."""
@@ -77,7 +80,7 @@ class NetworkSource:
 
 
 class NetworkHost:
-    """The vertices of one network node on one level."""
+    """The vertices of one network node on one level. `found` is told the ends of matches that a sink here gets."""
 
     def __init__(
         self,
@@ -92,13 +95,14 @@ class NetworkHost:
         clock: Clock,
         attempt: int = 0,
         cut: Callable[[int, bytes, dict[int, pa.Table]], None] = lambda number, state, matches: None,
+        found: Callable[[Ints], None] = lambda end_ts: None,
         state: bytes | None = None,
     ) -> None:
         process = next(host for host in topology.hosts if host.name == name)
         self.name, self.node, self._topology, self._limits = name, process.node, topology, limits
         plan = topology.plan
         self._codecs = StreamCodecs(topology, form.schema, strings)
-        self.strings, self._on_cut = strings, cut
+        self.strings, self._on_cut, self._on_found = strings, cut, found
         self.outbox = StreamOutbox(name, topology, self._codecs.codec, send=send, policy=policy, clock=clock)
         self._lanes = topology.incoming(name)
         self._inbox = Inbox(self._lanes, deliver=self._deliver, cut=self._cut, attempt=attempt)
@@ -107,6 +111,7 @@ class NetworkHost:
         #: The matches found here, by number of the query.
         self.sinks: dict[int, MatchSink] = {}
         self._sink_marks: dict[str, int] = {}
+        self._ends: dict[int, str] = {}
         self.vertices: dict[str, VertexLogic] = {}
         for one in process.vertices:
             vertex = plan.vertex(one)
@@ -114,6 +119,7 @@ class NetworkHost:
             if one in sinks:
                 layout = layout_of(bound, vertex.sub_query)
                 self.sinks.setdefault(vertex.part, MatchSink(bound, layout, form, strings))
+                self._ends[vertex.part] = layout.place("max_ts")
                 self._sink_marks[one] = NOTHING_YET
             self.vertices[one] = VertexLogic(
                 local_plan(plan, vertex), bound, strings.pin, limits=limits, emit=partial(self._emit, one)
@@ -125,6 +131,13 @@ class NetworkHost:
             restored = decode_vertices(self.vertices, self._codecs.bounds, strings, state, f"the checkpoint of {name}")
             for one, saved in restored.items():
                 self.vertices[one].restore(saved)
+
+    def warm_up(self) -> None:
+        """Loads compiled code before the first event comes."""
+        for logic in self.vertices.values():
+            logic.warm_up()
+        for sink in self.sinks.values():
+            sink.warm_up()
 
     def receive(self, message: Message) -> None:
         """Delivers a message, and those that waited for it, and sends what comes of it."""
@@ -173,6 +186,7 @@ class NetworkHost:
     def _collect(self, vertex: str, content: Batch | int) -> None:
         part = self._topology.plan.vertex(vertex).part
         if isinstance(content, Batch):
+            self._on_found(content.columns[self._ends[part]])
             self.sinks[part].add(content)
             check_limit(self.sinks[part].rows, self._limits.max_matches, vertex)
         else:
@@ -203,6 +217,10 @@ class NetworkHost:
         least = min((unit.output_watermark_us for units in marks for unit in units.values()), default=END_OF_STREAM)
         if least not in (END_OF_STREAM, NOTHING_YET):
             self.strings.forget_before(least - 4 * self._window_us)
+
+    def reports(self) -> tuple[UnitReport, ...]:
+        """What the units of all vertices here did."""
+        return tuple(one for logic in self.vertices.values() for one in unit_reports(logic.group.units, 0))
 
     @property
     def watermark_us(self) -> int:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from actors.group import GroupState, Limits, UnitGroup
 from actors.unit import Channel
-from decopa.planning.network.compile import LocalPlan
+from decopa.planning.network.graphs.compile import LocalPlan
 from decopa.planning.subquery import SubQuery
 from decopa.query.binding import BoundQuery
 from shuffler.routing.table import END_OF_STREAM, NOTHING_YET, Delivery, RoutingTable, Sender, SenderState
@@ -45,7 +46,12 @@ class VertexLogic:
         }
         self._reducer = None if self.vertex.forwards is None else Reducer(bound, self.vertex.forwards)
         self._forwarding = _leaf_named(local, self.vertex.forwards)
-        self.group = UnitGroup(self.plan, bound, code_of, routing=self.routing, limits=limits, outside=self._outside)
+        self._hosting = partial(UnitGroup, self.plan, bound, code_of, routing=self.routing)
+        self.group = self._hosting(limits=limits, outside=self._outside)
+
+    def warm_up(self) -> None:
+        """Loads compiled loops, so that the first rows need not wait for them."""
+        self._hosting(limits=Limits(), outside=lambda delivery: None).sample()
 
     def rows(self, source: str, batch: Batch) -> None:
         """Takes rows of a vertex that it reads."""

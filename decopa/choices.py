@@ -18,7 +18,7 @@ STRATEGIES = ("left-deep", *COST_BASED, *WORKLOAD_STRATEGIES)
 SCALED_STRATEGIES = ("decopa", "hybrid", "centralized")
 
 #: Strategies of `decopa network`; what they try to keep small; how they compute rates of matches.
-NETWORK_STRATEGIES = ("search", "amuse", "amuse-star", "oop", "naive", "central", "exhaustive")
+NETWORK_STRATEGIES = ("search", "amuse", "amuse-star", "oop", "greedy", "naive", "central", "exhaustive")
 NETWORK_OBJECTIVES = ("rows", "bytes")
 RATE_MODELS = ("engine", "paper")
 

@@ -15,6 +15,8 @@ PACKAGES = ("decopa", "costmodel", "shuffler", "actors", "cluster")
 LAYERS = (
     "decopa.__version__", "decopa.errors", "decopa.choices", "decopa.documents", "decopa.files",
     "decopa.query", "decopa.language", "costmodel", "decopa.planning",
+    "decopa.planning.network.graphs", "decopa.planning.network.problem", "decopa.planning.network.planners",
+    "decopa.planning.network",
     "shuffler.rows", "shuffler.source", "shuffler.routing", "shuffler.exchange", "shuffler",
     "actors.columnar", "actors.operators", "actors.unit", "actors.group", "actors.state", "actors",
     "cluster", "cluster.measure", "cluster.checkpoint", "cluster.network", "cluster.change", "cluster.spark",

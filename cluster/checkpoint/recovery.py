@@ -118,7 +118,7 @@ class CheckpointedRuntime:
     def run(self, progress: Progress | None = None, recorder: Recording | None = None) -> CheckpointedRun:
         """Runs to the end of the stream, from the last complete checkpoint if there is one."""
         self._recorder = recorder
-        with _failures_told_once():
+        with failures_told_once():
             return self._run(progress)
 
     def _run(self, progress: Progress | None) -> CheckpointedRun:
@@ -250,7 +250,7 @@ class CheckpointedRuntime:
 
 
 @contextlib.contextmanager
-def _failures_told_once() -> Iterator[None]:
+def failures_told_once() -> Iterator[None]:
     """What failed is told by its cause; Ray would print the failure of every call that was under way as well."""
     name = "RAY_IGNORE_UNHANDLED_ERRORS"
     before = os.environ.get(name)

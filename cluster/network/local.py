@@ -16,10 +16,11 @@ import pyarrow as pa
 
 from actors.group import Limits
 from actors.network_node import NetworkHost, NetworkSource
+from cluster.network.heartbeats import Heartbeats
 from cluster.network.origins import OriginColumn
 from costmodel.transmission import referenced_types
-from decopa.planning.network.graph import NetworkPlan
-from decopa.planning.network.validate import check_network_plan
+from decopa.planning.network.graphs.graph import NetworkPlan
+from decopa.planning.network.graphs.validate import check_network_plan
 from decopa.query.binding import bind
 from shuffler.exchange.channel import Message
 from shuffler.exchange.codecs import needed_attributes
@@ -38,7 +39,8 @@ _AT_ONCE = FlushPolicy(max_rows=1, interval_s=0.0)
 class LocalNetwork:
     """Runs a network plan over one pass of a trace whose column `origin` says where each event is born.
 
-    `buckets` is explained at `OriginColumn`. With `states`, of a `cut` of the same plan, it goes on from there.
+    `buckets` is explained at `OriginColumn`, `heartbeats` at `Heartbeats`. With `states`, of a `cut` of the same plan,
+    it goes on from there.
     """
 
     def __init__(
@@ -52,12 +54,15 @@ class LocalNetwork:
         limits: Limits | None = None,
         states: Mapping[str, bytes] | None = None,
         interleaving: random.Random | None = None,
+        heartbeats: Heartbeats | None = None,
     ) -> None:
         check_network_plan(plan)
         self.plan, self.topology = plan, NetworkTopology(plan)
         self._source, self._batch_size, self._chaos = source, batch_size, interleaving
         bounds = [bind(query, source.schema) for query in plan.queries]
         self._origins = OriginColumn(origin, plan.nodes, source, buckets=buckets)
+        self._heartbeats = heartbeats or Heartbeats(plan.nodes)
+        self._begin_us: int | None = None
         self._attributes = sorted({*needed_attributes(bounds, source.schema), self._origins.attribute})
         self._queues: dict[tuple[str, str], deque[Message]] = {}
         self._order: deque[tuple[str, str]] = deque()
@@ -106,9 +111,17 @@ class LocalNetwork:
 
     def feed(self, events: EventBatch) -> None:
         """Gives events to the nodes where they are born, and works until nothing is on its way."""
+        for start, stop in self._heartbeats.pieces(events.ts):
+            self._feed(events.slice(start, stop))
+
+    def _feed(self, events: EventBatch) -> None:
         flags = self._origins.flags(events)
+        if self._begin_us is None:
+            self._begin_us = int(events.ts[0])
+        own = {node: int(events.ts[np.flatnonzero(mine)[-1]]) for node, mine in flags.items() if mine.any()}
+        watermarks = self._heartbeats.after(self._begin_us, int(events.ts[-1]), own)
         for node, source in self.sources.items():
-            source.feed(events, flags[node])
+            source.feed(events, flags[node], watermarks[node])
             self._deliver_some()
         self.events += len(events)
         referenced = [code for code, name in enumerate(events.type_names) if name in self._types]

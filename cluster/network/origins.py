@@ -10,25 +10,36 @@ from decopa.errors import TraceError, did_you_mean
 from decopa.query.schema import NULL, Kind
 from shuffler.rows.batch import Array
 from shuffler.rows.events import EventBatch
+from shuffler.rows.strings import StringPool
 from shuffler.source.trace import TraceSource
 
 
 class OriginColumn:
     """Reads the origin of events. A whole-number column names nodes by number, a text column by name.
 
-    With `buckets`, nodes are 0, 1, ...: a number belongs to its remainder, a text to that of its checksum.
+    With `buckets`, nodes are 0, 1, ...: a number belongs to its remainder, a text to that of its checksum. `strings` is
+    the pool of whoever converts the events, if that is not the source itself: a text has another code in each pool.
     """
 
-    def __init__(self, column: str, nodes: tuple[str, ...], source: TraceSource, *, buckets: int | None = None) -> None:
+    def __init__(
+        self,
+        column: str,
+        nodes: tuple[str, ...],
+        source: TraceSource,
+        *,
+        buckets: int | None = None,
+        strings: StringPool | None = None,
+    ) -> None:
         source.require([column])
         self.attribute = column
         kind = source.schema.attributes[column].kind
         if kind not in (Kind.INT, Kind.STRING):
             raise TraceError(f"column '{column}' holds {kind.name.lower()}; origins must be texts or whole numbers")
-        self._nodes, self._buckets, self._strings = nodes, buckets, source.strings
+        self._nodes, self._buckets = nodes, buckets
+        self._strings = source.strings if strings is None else strings  # an empty pool is false
         self._texts = kind is Kind.STRING
         if self._texts and buckets is None:
-            self._values = {node: source.strings.pin(node) for node in nodes}
+            self._values = {node: self._strings.pin(node) for node in nodes}
         else:
             self._values = {node: int(node) for node in nodes if node.lstrip("-").isdigit()}
 

@@ -7,27 +7,33 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from decopa.choices import NETWORK_OBJECTIVES, NETWORK_STRATEGIES, RATE_MODELS
-from decopa.commands.inputs import capacity_of, open_stored, read_queries, read_text, trace_options
-from decopa.commands.option_types import count
+from decopa.choices import NETWORK_STRATEGIES
+from decopa.commands.inputs import capacity_of, check_emulation, open_stored, read_queries, read_text, trace_options
+from decopa.commands.network_options import (
+    add_network_planning_arguments,
+    add_origin_arguments,
+    add_ray_arguments,
+    asks_for_ray,
+)
 from decopa.commands.options import (
     Parser,
     Subparsers,
-    add_cost_arguments,
+    add_capacity_arguments,
     add_output_arguments,
     add_query_argument,
     add_quiet_argument,
     add_spark_argument,
     add_trace_arguments,
 )
-from decopa.commands.terminal import progress_line, tell
+from decopa.commands.terminal import Progress, progress_line, tell
 from decopa.errors import DecoPaError, PlanError, StatisticsError
 
 if TYPE_CHECKING:
     from costmodel.network_file import MeasuredNetwork
-    from decopa.planning.network.graph import NetworkPlan
+    from decopa.planning.network.graphs.graph import NetworkPlan
     from decopa.planning.network.planner import NetworkOptions, PlannedNetwork
     from decopa.query.query import Query
+    from decopa.runs.network import NetworkRun
 
 
 def register(commands: Subparsers) -> None:
@@ -47,7 +53,7 @@ def register(commands: Subparsers) -> None:
     )
     add_query_argument(stats)
     add_trace_arguments(stats, required=True)
-    _add_origin(stats)
+    add_origin_arguments(stats)
     add_spark_argument(stats, "count on Spark, for traces of any size")
     stats.add_argument("--seed", metavar="S", type=int, default=0, help="of the sample (default: %(default)s)")
     add_output_arguments(stats, "where the network goes (default: printed)")
@@ -58,8 +64,8 @@ def register(commands: Subparsers) -> None:
     plan.description = "Decides which projections of the queries are evaluated at which nodes, so that little travels."
     plan.epilog = "example: decopa network plan query.txt --network net.json --out plan.json --html plan.html"
     add_query_argument(plan)
-    _add_planning(plan)
-    add_cost_arguments(plan)
+    add_network_planning_arguments(plan)
+    add_capacity_arguments(plan)
     plan.add_argument("--html", metavar="FILE", type=Path, help="write a page with the network drawn")
     plan.add_argument("--compare", action="store_true", help="also plan by the other strategies, for table and page")
     add_output_arguments(plan, "where the plan goes (default: printed)")
@@ -83,42 +89,15 @@ def register(commands: Subparsers) -> None:
     run.epilog = "example: decopa network run query.txt --trace trace.parquet --origin machine_id --nodes 20"
     add_query_argument(run)
     add_trace_arguments(run, required=True)
-    _add_origin(run)
-    _add_planning(run)
-    add_cost_arguments(run)
+    add_origin_arguments(run)
+    add_network_planning_arguments(run)
+    add_capacity_arguments(run)
     run.add_argument("--plan", metavar="FILE", type=Path, help="a plan that `decopa network plan` wrote")
     run.add_argument("--html", metavar="FILE", type=Path, help="write a page with the network and what crossed it")
+    add_ray_arguments(run)
     add_output_arguments(run, "where matches go: .parquet, .csv (lists joined by ';') or .jsonl")
     add_quiet_argument(run)
     run.set_defaults(action=network_run)
-
-
-def _add_origin(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--origin", metavar="COL", required=True, help="the column with the node of an event")
-    parser.add_argument(
-        "--nodes",
-        metavar="N",
-        type=count,
-        help="make N nodes: a number goes to its remainder, a text to its checksum's",
-    )
-
-
-def _add_planning(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--network", metavar="FILE", type=Path, help="the network, see `decopa network stats`")
-    parser.add_argument(
-        "--strategy",
-        choices=NETWORK_STRATEGIES,
-        default=NETWORK_STRATEGIES[0],
-        help="how to plan (default: %(default)s); all others are for comparison",
-    )
-    parser.add_argument(
-        "--count", choices=NETWORK_OBJECTIVES, default=NETWORK_OBJECTIVES[0], help="what is to be little: rows or bytes"
-    )
-    parser.add_argument(
-        "--rates", choices=RATE_MODELS, default=RATE_MODELS[0], help="how rates of matches are computed: as the engine "
-        "finds them, or by the paper's formulas (default: %(default)s)"
-    )  # fmt: skip
-    parser.add_argument("--no-reducers", action="store_true", help="send matches only, never events with a partner")
 
 
 def network_stats(args: argparse.Namespace) -> None:
@@ -147,7 +126,7 @@ def network_stats(args: argparse.Namespace) -> None:
         ", ".join(f"{name} {rate:,.4g} at {len(network.producers(name))}" for name, rate in totals.items()),
     )
     for (one, other), share in measured.partners.items():
-        tell("partners", f"{100 * share:.3g} % of {one} have a {other}")
+        tell("partners", f"{100 * share:.3g} % of {one} events have a partner of type {other}")
     if args.out is not None:
         tell("output", str(args.out))
 
@@ -182,8 +161,8 @@ def network_plan_command(args: argparse.Namespace) -> None:
 
 def network_explain(args: argparse.Namespace) -> None:
     from decopa.files import check_writable, write_text
+    from decopa.planning.network.graphs.validate import check_network_plan
     from decopa.planning.network.planner import priced_network
-    from decopa.planning.network.validate import check_network_plan
     from decopa.report.network_text import explain_network
 
     if args.html is not None:
@@ -209,13 +188,17 @@ def network_explain(args: argparse.Namespace) -> None:
 def network_run(args: argparse.Namespace) -> None:
     from decopa.files import check_writable, write_matches, write_text
     from decopa.planning.network.planner import priced_network
-    from decopa.report.network_text import edge_table
-    from decopa.runs.network import run_network
+    from decopa.report.network_text import edge_table, node_table
 
     queries = read_queries(args.query, args.language)
     for path, suffixes in ((args.out, None), (args.html, (".html",))):
         if path is not None:
             check_writable(path, args.overwrite, suffixes=suffixes)
+    check_emulation(args)
+    if args.runtime == "local" and asks_for_ray(args):
+        raise DecoPaError(
+            "--address, --rate, --emulate and --checkpoint are for Ray; leave them out, or --runtime local"
+        )
     progress = progress_line(quiet=args.quiet)
     progress.phase("measuring and planning")
     measured = _read_network(args.network) if args.network is not None else _measured(args, queries)[0]
@@ -227,15 +210,7 @@ def network_run(args: argparse.Namespace) -> None:
         planned = priced_network(plan, measured)
     else:
         planned = _planned(args, queries, measured)
-    run = run_network(
-        queries,
-        planned.plan,
-        open_stored(args),
-        args.origin,
-        rates=planned.rates,
-        buckets=args.nodes,
-        progress=lambda events: progress(events, 0),
-    )
+    run = _run(args, queries, planned, progress)
     progress.clear()
     if args.out is not None:
         write_matches(run.matches, args.out, overwrite=args.overwrite)
@@ -247,15 +222,53 @@ def network_run(args: argparse.Namespace) -> None:
     if args.quiet:
         return
     total = run.traffic.total
-    tell("matches", f"{run.matches.num_rows:,} at {len(run.matches_at)} sinks")
+    sinks = len(run.matches_at)
+    tell("matches", f"{run.matches.num_rows:,} at {sinks} {'node' if sinks == 1 else 'nodes'}")
     tell("events", f"{run.events:,} in {run.seconds:.2f} s")
     tell("crossed", f"{total.rows:,} rows ({100 * run.ratio:.3g} % of centralized), {total.bytes:,} bytes, "
          f"{total.messages:,} messages")  # fmt: skip
     tell("heartbeats", f"{total.watermarks:,} watermarks, {total.watermark_bytes:,} bytes")
-    for line in edge_table(run.edges).splitlines():
-        tell("", line)
+    if run.latency is not None and run.latency.count:
+        tell("latency", f"p50 {1e3 * run.latency.p50_s:,.1f} ms, p99 {1e3 * run.latency.p99_s:,.1f} ms")
+    if run.recoveries:
+        tell("taken up", f"{run.recoveries} times after a process was lost; what crossed is that of the last attempt")
+    for table in (edge_table(run.edges), node_table(run.nodes)):
+        for line in table.splitlines():
+            tell("", line)
     if args.out is not None:
         tell("output", str(args.out))
+
+
+def _run(args: argparse.Namespace, queries: Sequence[Query], planned: PlannedNetwork, progress: Progress) -> NetworkRun:
+    from decopa.runs.network import Origins, run_network, run_network_on_ray
+
+    origins = Origins(args.origin, args.nodes, args.idle_after, lambda line: tell("note", line))
+    source, rates = open_stored(args), planned.rates
+    if args.runtime != "ray" and not asks_for_ray(args):
+        return run_network(
+            queries, planned.plan, source, origins, rates=rates, progress=lambda events: progress(events, 0)
+        )
+    from cluster.checkpoint.store import CheckpointStore
+    from cluster.network.options import NetworkRayOptions
+    from shuffler.source.pacing import Replay
+
+    options = NetworkRayOptions(
+        checkpoints=None if args.checkpoint is None else CheckpointStore(args.checkpoint),
+        replay=Replay(rate=args.rate),
+        emulate=capacity_of(args) if args.emulate else None,
+        network=planned.network,
+    )
+    progress.phase("starting the processes")
+    return run_network_on_ray(
+        queries,
+        planned.plan,
+        source,
+        origins,
+        rates=rates,
+        options=options,
+        address=args.address,
+        progress=lambda events: progress(events, 0),
+    )
 
 
 # ------------------------------------------------------------------- inputs
@@ -272,7 +285,7 @@ def _read_network(path: Path) -> MeasuredNetwork:
 
 
 def _read_plan(path: Path) -> NetworkPlan:
-    from decopa.planning.network.graph import NetworkPlan
+    from decopa.planning.network.graphs.graph import NetworkPlan
 
     return NetworkPlan.from_json(read_text(path, PlanError))
 
@@ -280,7 +293,7 @@ def _read_plan(path: Path) -> NetworkPlan:
 def _measured(args: argparse.Namespace, queries: Sequence[Query]) -> tuple[MeasuredNetwork, tuple[str, ...]]:
     if getattr(args, "spark", False):
         return network_on_spark(args, queries)
-    from decopa.runs.network import measured_network
+    from decopa.runs.network_stats import measured_network
 
     return measured_network(queries, open_stored(args), args.origin, buckets=args.nodes)
 

@@ -86,6 +86,17 @@ def add_planning_arguments(parser: argparse.ArgumentParser, units: str) -> None:
 
 def add_cost_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stats", metavar="FILE", type=Path, help="rates and selectivities, see `decopa stats`")
+    add_capacity_arguments(parser)
+    parser.add_argument(
+        "--reading",
+        choices=READINGS,
+        default=READINGS[0],
+        help="of c: costs grow linearly with it, or all rates do (default: %(default)s)",
+    )
+
+
+def add_capacity_arguments(parser: argparse.ArgumentParser) -> None:
+    """What a unit can do, see `inputs.capacity_of`."""
     parser.add_argument(
         "--iota",
         metavar="N",
@@ -107,12 +118,6 @@ def add_cost_arguments(parser: argparse.ArgumentParser) -> None:
         default=OBJECTIVES[0],
         help="limits: no unit exceeds iota or kappa, as in the paper; busy: the shares of both (and of matches put "
         "out) together do not exceed its time (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--reading",
-        choices=READINGS,
-        default=READINGS[0],
-        help="of c: costs grow linearly with it, or all rates do (default: %(default)s)",
     )
 
 

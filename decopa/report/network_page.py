@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from html import escape
 
-from decopa.planning.network.graph import NetworkPlan
+from decopa.planning.network.graphs.graph import NetworkPlan
 from decopa.planning.network.planner import PlannedNetwork
 from decopa.runs.network import EdgeReport, NetworkRun
 
@@ -25,12 +25,19 @@ table { border-collapse: collapse; margin: 0.5rem 0 1rem; } th, td { padding: 0.
 th { border-bottom: 2px solid #9aa7b4; font-weight: 600; } td:first-child, th:first-child { text-align: left; }
 td.name { text-align: left; } tr:nth-child(even) td { background: #f2f5f8; }
 svg { max-width: 100%; height: auto; background: #fbfcfd; border: 1px solid #dde3e9; border-radius: 6px; }
-.edge { stroke: #3b6ea5; fill: none; opacity: 0.5; } .edge:hover { stroke: #c2410c; opacity: 1; }
+.plans { display: grid; grid-template-columns: repeat(auto-fit, minmax(30rem, 1fr)); gap: 0 2rem; }
+.edge { stroke: #3b6ea5; fill: none; } .edge:hover { stroke: #c2410c; stroke-opacity: 1; }
 .node { fill: #fff; stroke: #1d2733; stroke-width: 1.5; } .host { fill: #dbe9f7; } .sink { fill: #f8c471; }
 .mute { fill: #eef1f4; stroke: #9aa7b4; }
 text { font: 12px system-ui, sans-serif; text-anchor: middle; pointer-events: none; }
 .legend { color: #52606d; font-size: 13px; }
 """
+#: (from, to) -> how much crosses, and lines that say what.
+Between = dict[tuple[str, str], tuple[float, list[str]]]
+_LEGEND = (
+    "<p class='legend'>Orange: sinks, where matches are found. Blue: nodes that evaluate parts of a query. Arrows are "
+    "as wide as what crosses, bytes of a run or rows per window of a plan; point at an arrow or node for numbers.</p>"
+)
 
 
 def network_page(plans: Mapping[str, PlannedNetwork], run: NetworkRun | None = None) -> str:
@@ -38,8 +45,13 @@ def network_page(plans: Mapping[str, PlannedNetwork], run: NetworkRun | None = N
     first = next(iter(plans.values()))
     parts = [f"<p><code>{escape(str(query))}</code></p>" for query in first.plan.queries]
     parts.append(_strategies(plans))
-    for place, (name, planned) in enumerate(plans.items()):
-        parts.append(_section(name, planned, run if place == 0 else None))
+    between = {name: _between(one, run if one is first else None) for name, one in plans.items()}
+    # Plans have one scale, so that they can be compared by eye.
+    largest = max((amount for widths in between.values() for amount, _ in widths.values()), default=1.0) or 1.0
+    drawn = [_section(name, one, between[name], largest, run if one is first else None) for name, one in plans.items()]
+    parts.append(f'<div class="plans">{"".join(drawn)}</div>{_LEGEND}')
+    if run is not None:
+        parts.append(_edges(run))
     title = f"Evaluation inside a network of {len(first.network.nodes)} nodes"
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     return (
@@ -64,16 +76,13 @@ def _strategies(plans: Mapping[str, PlannedNetwork]) -> str:
     )
 
 
-def _section(name: str, planned: PlannedNetwork, run: NetworkRun | None) -> str:
-    widths = _between(planned, run)
-    drawn = _drawing(planned.plan, planned, widths, run)
-    table = "" if run is None else _edges(run)
-    return f"<h2>{escape(name)}</h2>\n{drawn}\n{table}"
+def _section(name: str, planned: PlannedNetwork, between: Between, largest: float, run: NetworkRun | None) -> str:
+    drawn = _drawing(planned, between, largest, run)
+    return f"<section><h2>{escape(name)}: {100 * planned.ratio:.3g} % of centralized</h2>\n{drawn}</section>\n"
 
 
-def _between(planned: PlannedNetwork, run: NetworkRun | None) -> dict[tuple[str, str], tuple[float, list[str]]]:
-    """(from, to) -> how much crosses, and lines that say what."""
-    found: dict[tuple[str, str], tuple[float, list[str]]] = {}
+def _between(planned: PlannedNetwork, run: NetworkRun | None) -> Between:
+    found: Between = {}
 
     def add(ends: tuple[str, str], amount: float, line: str) -> None:
         known, lines = found.setdefault(ends, (0.0, []))
@@ -82,37 +91,30 @@ def _between(planned: PlannedNetwork, run: NetworkRun | None) -> dict[tuple[str,
     if run is not None:
         for edge in run.edges:
             error = "" if edge.error is None else f", {100 * edge.error:+.1f} % of expected"
-            line = f"{edge.stream}: {edge.measured.rows:,} rows, {edge.measured.bytes:,} bytes{error}"
+            line = f"{edge.what}: {edge.measured.rows:,} rows, {edge.measured.bytes:,} bytes{error}"
             add((edge.source, edge.target), edge.measured.bytes, line)
         return found
     for one in planned.price.transfers:
-        vertex = planned.plan.vertex(one.transfer.vertices[0])
-        what = one.transfer.event_type or vertex.sub_query.text(planned.plan.queries[vertex.part])
-        if vertex.forwards is not None:
-            what = f"{planned.plan.queries[vertex.part].position(vertex.forwards).type} with {what}"
+        what = one.transfer.event_type or planned.plan.describe(planned.plan.vertex(one.transfer.vertices[0]))
         ends = (one.transfer.source, one.transfer.target)
         add(ends, one.cost, f"{what}: {one.rows:,.4g} rows per window")
     return found
 
 
-def _drawing(
-    plan: NetworkPlan,
-    planned: PlannedNetwork,
-    widths: Mapping[tuple[str, str], tuple[float, list[str]]],
-    run: NetworkRun | None,
-) -> str:
+def _drawing(planned: PlannedNetwork, between: Between, largest: float, run: NetworkRun | None) -> str:
+    plan = planned.plan
     places = {}
     for number, node in enumerate(plan.nodes):
         angle = 2 * math.pi * number / len(plan.nodes) - math.pi / 2
         places[node] = (_SIZE / 2 + _RADIUS * math.cos(angle), _SIZE / 2 + _RADIUS * math.sin(angle))
-    largest = max((amount for amount, _ in widths.values()), default=1.0) or 1.0
     lines = []
-    for (source, target), (amount, told) in sorted(widths.items(), key=lambda item: item[1][0]):
+    for (source, target), (amount, told) in sorted(between.items(), key=lambda item: item[1][0]):
         if amount > 0:
             title = escape(f"{source} → {target}\n" + "\n".join(told))
-            width = max(0.3, _WIDEST * amount / largest)
+            share = amount / largest
             lines.append(
-                f'<path class="edge" d="{_curve(places[source], places[target])}" stroke-width="{width:.2f}" '
+                f'<path class="edge" d="{_curve(places[source], places[target])}" '
+                f'stroke-width="{max(0.3, _WIDEST * share):.2f}" stroke-opacity="{0.15 + 0.4 * share:.2f}" '
                 f'marker-end="url(#tip)"><title>{title}</title></path>'
             )
     sinks = {sink.node for part in range(len(plan.queries)) for sink in plan.sinks(part)}
@@ -129,12 +131,8 @@ def _drawing(
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="9" markerHeight="9" '
         'markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0L8 4L0 8z" fill="#3b6ea5"/></marker></defs>'
     )
-    legend = (
-        "<p class='legend'>Orange: sinks, where matches are found. Blue: nodes that evaluate parts of a query. Arrows "
-        f"are as wide as their {'bytes' if run is not None else 'rows'}; point at one to see them.</p>"
-    )
     size = f'viewBox="0 0 {_SIZE} {_SIZE}" width="{_SIZE}" height="{_SIZE}"'
-    return f'<svg {size} role="img" aria-label="network">{tip}{"".join(lines)}</svg>{legend}'
+    return f'<svg {size} role="img" aria-label="network">{tip}{"".join(lines)}</svg>'
 
 
 def _about(node: str, plan: NetworkPlan, planned: PlannedNetwork, run: NetworkRun | None) -> str:
@@ -143,6 +141,10 @@ def _about(node: str, plan: NetworkPlan, planned: PlannedNetwork, run: NetworkRu
     lines = [f"node {node}"]
     lines += [f"{name}: {rate:,.4g} events per window" for name, rate in sorted(rates.items())]
     lines += [f"evaluates {vertex.name}" for vertex in plan.vertices if vertex.inputs and vertex.node == node]
+    for one in run.nodes if run is not None else ():
+        if one.node == node:
+            busy = f", busy {100 * one.busy:.0f} % of the time" if one.busy else ""
+            lines.append(f"{one.ingested:,} rows taken in, {one.comparisons:,} comparisons{busy}")
     if run is not None and node in run.matches_at:
         lines.append(f"{run.matches_at[node]:,} matches found here")
     return "\n".join(lines)
@@ -176,7 +178,7 @@ def _edge_row(edge: EdgeReport) -> str:
     error = "" if edge.error is None else f"{100 * edge.error:+.1f} %"
     a_row = f"{edge.measured.bytes / edge.measured.rows:.1f}" if edge.measured.rows else ""
     return (
-        f'<tr><td class="name">{escape(edge.stream)}</td><td>{escape(edge.source)}</td><td>{escape(edge.target)}</td>'
+        f'<tr><td class="name">{escape(edge.what)}</td><td>{escape(edge.source)}</td><td>{escape(edge.target)}</td>'
         f"<td>{edge.measured.rows:,}</td><td>{edge.expected_rows:,.0f}</td><td>{error}</td>"
         f"<td>{edge.measured.bytes:,}</td><td>{a_row} ({edge.row_bytes:.0f})</td>"
         f"<td>{edge.measured.messages:,}</td></tr>"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from decopa.planning.network.graph import NetworkPlan, Vertex
-from decopa.planning.network.price import PlanPrice
-from decopa.runs.network import EdgeReport
+from decopa.planning.network.graphs.graph import NetworkPlan, Vertex
+from decopa.planning.network.graphs.price import PlanPrice
+from decopa.runs.network import EdgeReport, NodeReport
 
 _SHOWN_EDGES = 20
 
@@ -27,9 +27,7 @@ def explain_network(plan: NetworkPlan, price: PlanPrice | None = None, *, centra
         shown = sorted(price.transfers, key=lambda one: -one.rows)
         for one in shown[:_SHOWN_EDGES]:
             transfer = one.transfer
-            what = transfer.event_type or plan.vertex(transfer.vertices[0]).sub_query.text(
-                plan.queries[plan.vertex(transfer.vertices[0]).part]
-            )
+            what = transfer.event_type or plan.describe(plan.vertex(transfer.vertices[0]))
             lines.append(f"  {one.rows:>12,.4g}  {transfer.source} -> {transfer.target}  {what}")
         if len(shown) > _SHOWN_EDGES:
             rest = sum(one.rows for one in shown[_SHOWN_EDGES:])
@@ -45,7 +43,7 @@ def edge_table(edges: Sequence[EdgeReport], limit: int = _SHOWN_EDGES) -> str:
         error = "" if edge.error is None else f"{100 * edge.error:+.1f} %"
         lines.append(
             f"{edge.measured.rows:>10,} {edge.expected_rows:>10,.0f} {error:>7} {edge.measured.bytes:>12,} "
-            f"{edge.measured.messages:>9,}  {edge.source} -> {edge.target}  {edge.stream}"
+            f"{edge.measured.messages:>9,}  {edge.source} -> {edge.target}  {edge.what}"
         )
     if len(edges) > limit:
         rest = sum(edge.measured.rows for edge in edges[limit:])
@@ -54,15 +52,27 @@ def edge_table(edges: Sequence[EdgeReport], limit: int = _SHOWN_EDGES) -> str:
     return "\n".join(lines) + "\n"
 
 
+def node_table(nodes: Sequence[NodeReport], limit: int = _SHOWN_EDGES) -> str:
+    """What the units of each node did, those with most comparisons first."""
+    lines = [f"{'rows in':>10} {'comparisons':>12} {'held':>9} {'busy':>6}  node"]
+    shown = sorted(nodes, key=lambda one: (-one.comparisons, -one.ingested))
+    for one in shown[:limit]:
+        busy = f"{100 * one.busy:.0f} %" if one.busy else ""
+        lines.append(f"{one.ingested:>10,} {one.comparisons:>12,} {one.state_rows:>9,} {busy:>6}  {one.node}")
+    if len(shown) > limit:
+        rest = shown[limit:]
+        lines.append(
+            f"{sum(one.ingested for one in rest):>10,} {sum(one.comparisons for one in rest):>12,} "
+            f"{sum(one.state_rows for one in rest):>9,} {'':>6}  {len(rest)} more nodes"
+        )
+    return "\n".join(lines) + "\n"
+
+
 def _by_projection(plan: NetworkPlan, part: int) -> dict[tuple[str, str | None], list[Vertex]]:
-    query = plan.queries[part]
     found: dict[tuple[str, str | None], list[Vertex]] = {}
     vertices = [vertex for vertex in plan.ordered if vertex.part == part and vertex.inputs]
     for vertex in sorted(vertices, key=lambda one: (len(one.sub_query.aliases), plan.level[one.name])):
-        text = vertex.sub_query.text(query)
-        if vertex.forwards is not None:
-            text = f"{query.position(vertex.forwards).type} with {text}"
-        found.setdefault((text, vertex.forwards), []).append(vertex)
+        found.setdefault((plan.describe(vertex), vertex.forwards), []).append(vertex)
     return found
 
 

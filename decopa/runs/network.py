@@ -1,32 +1,28 @@
-"""Evaluation inside a network: measure it from a trace, run a plan in it, and compare what crossed with what should."""
+"""Runs inside a network, in one process or on Ray, and what crossed it beside what was expected to."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-import numpy as np
 import pyarrow as pa
 
 from actors.group import Limits
+from actors.latency import LatencySummary
+from actors.reports import UnitReport
+from cluster.network.heartbeats import Heartbeats
 from cluster.network.local import DEFAULT_BATCH_SIZE, LocalNetwork
-from cluster.network.origins import OriginColumn
-from costmodel.network import EventSourcedNetwork
-from costmodel.network_file import MeasuredNetwork
-from costmodel.partners import partner_shares
-from costmodel.transmission import ProjectionRates, referenced_types
-from decopa.errors import StatisticsError
-from decopa.planning.network.compile import provided
-from decopa.planning.network.graph import NetworkPlan, Vertex
-from decopa.planning.network.instance import Weight
-from decopa.planning.network.price import price
+from cluster.network.options import NetworkRayOptions
+from costmodel.transmission import ProjectionRates
+from decopa.planning.network.graphs.compile import provided
+from decopa.planning.network.graphs.graph import NetworkPlan, Vertex
+from decopa.planning.network.graphs.price import price
+from decopa.planning.network.problem.instance import Weight
 from decopa.planning.subquery import SubQuery
 from decopa.query.binding import bind
-from decopa.query.predicate import attributes
 from decopa.query.query import Query
 from decopa.query.schema import Schema
-from decopa.runs.measure import event_columns, measure
 from decopa.runs.result import result_table
 from shuffler.exchange.stream_codecs import StreamCodecs
 from shuffler.routing.network import NetworkTopology
@@ -40,9 +36,10 @@ _NUMBER_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class EdgeReport:
-    """One stream from one node to another: what was expected of it in this run, and what it was."""
+    """One stream from one node to another: what it carries, what was expected of it in this run, and what it was."""
 
     stream: str
+    what: str
     source: str
     target: str
     expected_rows: float
@@ -55,10 +52,22 @@ class EdgeReport:
         return (self.measured.rows - self.expected_rows) / self.expected_rows if self.expected_rows else None
 
 
+@dataclass(frozen=True, slots=True)
+class NodeReport:
+    """What the processes of a node did: rows that its units took in, comparisons that they made, partial matches that
+    they hold, and the largest share of the run that one process was busy, where somebody measured it."""
+
+    node: str
+    ingested: int
+    comparisons: int
+    state_rows: int
+    busy: float = 0.0
+
+
 @dataclass(frozen=True)
 class NetworkRun:
     """The matches of a run inside a network and what crossed it. `central_rows` is what centralized evaluation would
-    have sent: every event of a referenced type."""
+    have sent: every event of a referenced type. On Ray it also has latencies, and how often it was taken up."""
 
     matches: pa.Table
     matches_at: dict[str, int]
@@ -67,56 +76,14 @@ class NetworkRun:
     seconds: float
     edges: tuple[EdgeReport, ...]
     traffic: Traffic
+    nodes: tuple[NodeReport, ...]
+    latency: LatencySummary | None = None
+    recoveries: int = 0
 
     @property
     def ratio(self) -> float:
         """Transmission ratio: rows that crossed, in relation to centralized evaluation."""
         return self.traffic.total.rows / self.central_rows if self.central_rows else 0.0
-
-
-def measured_network(
-    queries: Sequence[Query], source: TraceSource, origin: str, *, buckets: int | None = None
-) -> tuple[MeasuredNetwork, tuple[str, ...]]:
-    """The network behind a trace: rates per node and type of the queries, per window of the first query; statistics
-    of each query; shares of events that have a partner. Also lines that the user should see."""
-    estimates = measure(queries, source)
-    column = OriginColumn(origin, (), source, buckets=buckets)
-    counts: dict[str, dict[str, int]] = {} if buckets is None else {str(node): {} for node in range(buckets)}
-    wanted = referenced_types(queries)
-    first_us = last_us = None
-    for events in source.batches([origin], DEFAULT_BATCH_SIZE):
-        places, names = column.names(events)
-        first_us = int(events.ts[0]) if first_us is None else first_us
-        last_us = int(events.ts[-1])
-        for code, event_type in enumerate(events.type_names):
-            born = np.bincount(places[events.type_codes == code], minlength=len(names))
-            for name, count in zip(names, born.tolist(), strict=True):
-                at = counts.setdefault(name, {})
-                if count and event_type in wanted:
-                    at[event_type] = at.get(event_type, 0) + count
-    assert first_us is not None and last_us is not None, "measuring refuses a trace without events"
-    if last_us == first_us:
-        raise StatisticsError("all events share one timestamp; rates need a longer trace")
-    windows = (last_us - first_us) / queries[0].window_us
-    rates = {
-        node: {name: count / windows for name, count in sorted(at.items())}
-        for node, at in sorted(counts.items(), key=_natural)
-    }
-    network = EventSourcedNetwork(queries[0].window_us, rates)
-    partners: dict[tuple[str, str], float] = {}
-    for query in queries:
-        needed = {attr.name for predicate in query.where for attr in attributes(predicate)} - {"ts"}
-        columns = event_columns(source, sorted(needed))
-        for branch in query.branches:
-            for pair, share in partner_shares(branch, columns).items():
-                partners[pair] = max(share, partners.get(pair, 0.0))
-    notices = tuple(dict.fromkeys(notice for one in estimates for notice in one.notices))
-    return MeasuredNetwork(network, tuple(one.statistics for one in estimates), partners), notices
-
-
-def _natural(item: tuple[str, object]) -> tuple[int, str]:
-    """Numbers by value, before names."""
-    return (int(item[0]), "") if item[0].isdigit() else (2**62, item[0])
 
 
 def row_weight(schema: Schema) -> Callable[[Query], Weight]:
@@ -139,20 +106,39 @@ def row_bytes(layout: Layout) -> int:
     return _NUMBER_BYTES * len(layout.columns)
 
 
+@dataclass(frozen=True)
+class Origins:
+    """Where events are born: a column of the trace, see `OriginColumn`, and after how long a node that is silent counts
+    as idle, see `Heartbeats`; `tell` says which."""
+
+    column: str
+    buckets: int | None = None
+    idle_after_us: int | None = None
+    tell: Callable[[str], None] = lambda line: None
+
+
 def run_network(
     queries: Sequence[Query],
     plan: NetworkPlan,
     source: TraceSource,
-    origin: str,
+    origins: Origins | str,
     *,
     rates: Sequence[ProjectionRates] | None = None,
-    buckets: int | None = None,
     batch_size: int = DEFAULT_BATCH_SIZE,
     limits: Limits | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> NetworkRun:
     """Runs a plan with all nodes in this process; `rates` are what its transfers are expected from."""
-    runtime = LocalNetwork(plan, source, origin, buckets=buckets, batch_size=batch_size, limits=limits)
+    born = Origins(origins) if isinstance(origins, str) else origins
+    runtime = LocalNetwork(
+        plan,
+        source,
+        born.column,
+        buckets=born.buckets,
+        batch_size=batch_size,
+        limits=limits,
+        heartbeats=Heartbeats(plan.nodes, born.idle_after_us, born.tell),
+    )
     started = time.perf_counter()
     runtime.run(progress)
     seconds = time.perf_counter() - started
@@ -160,23 +146,101 @@ def run_network(
     for part in range(len(plan.queries)):
         for node, table in runtime.matches_by_node(part).items():
             at[node] = at.get(node, 0) + table.num_rows
-    traffic = runtime.traffic
+    hosts = [(host.node, host.reports()) for host in runtime.hosts.values()]
+    done = [NodeReport(node, *_work(reports)) for node, reports in hosts]
+    return NetworkRun(
+        result_table(queries, runtime.matches()),
+        at,
+        runtime.events,
+        runtime.central_rows,
+        seconds,
+        _edges(plan, source, runtime.traffic, rates),
+        runtime.traffic,
+        _by_node(plan, done),
+    )
+
+
+def run_network_on_ray(
+    queries: Sequence[Query],
+    plan: NetworkPlan,
+    source: TraceSource,
+    origins: Origins | str,
+    *,
+    rates: Sequence[ProjectionRates] | None = None,
+    limits: Limits | None = None,
+    options: NetworkRayOptions | None = None,
+    address: str | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> NetworkRun:
+    """Runs a plan on Ray: on the cluster at `address`, or on one that is started here."""
+    from cluster.network.ray_runtime import RayNetwork
+    from cluster.ray_session import ray_session
+
+    born = Origins(origins) if isinstance(origins, str) else origins
+    chosen = replace(options or NetworkRayOptions(), idle_after_us=born.idle_after_us)
+    with ray_session(address=address, dashboard=False):
+        runtime = RayNetwork(
+            plan, source, born.column, buckets=born.buckets, limits=limits, options=chosen, tell=born.tell
+        )
+        found = runtime.run(progress=progress or (lambda events: None))
+    done = [
+        NodeReport(host.node, host.ingested, host.comparisons, host.state_rows, host.busy_s / found.attempt.streaming_s)
+        for host in found.attempt.hosts
+    ]
+    return NetworkRun(
+        result_table(queries, found.matches),
+        found.matches_at,
+        found.attempt.events,
+        found.central_rows,
+        found.attempt.streaming_s,
+        _edges(plan, source, found.traffic, rates),
+        found.traffic,
+        _by_node(plan, done),
+        found.latency,
+        found.recoveries,
+    )
+
+
+def _work(reports: Sequence[UnitReport]) -> tuple[int, int, int]:
+    """Rows taken in, comparisons and partial matches of some units."""
+    return (
+        sum(one.ingested for one in reports),
+        sum(one.comparisons for one in reports),
+        sum(one.state_rows for one in reports),
+    )
+
+
+def _by_node(plan: NetworkPlan, processes: Sequence[NodeReport]) -> tuple[NodeReport, ...]:
+    """The processes of each node as one, in the order of the network."""
+    found = []
+    for node in plan.nodes:
+        mine = [one for one in processes if one.node == node]
+        if mine:
+            ingested, comparisons = sum(one.ingested for one in mine), sum(one.comparisons for one in mine)
+            state_rows, busy = sum(one.state_rows for one in mine), max(one.busy for one in mine)
+            found.append(NodeReport(node, ingested, comparisons, state_rows, busy))
+    return tuple(found)
+
+
+def _edges(
+    plan: NetworkPlan, source: TraceSource, traffic: Traffic, rates: Sequence[ProjectionRates] | None
+) -> tuple[EdgeReport, ...]:
     expected = expected_rows(plan, rates, source.span_us) if rates is not None else {}
-    edges = edge_reports(runtime.topology, source.schema, traffic, expected)
-    matches = result_table(queries, runtime.matches())
-    return NetworkRun(matches, at, runtime.events, runtime.central_rows, seconds, edges, traffic)
+    return edge_reports(NetworkTopology(plan), source.schema, traffic, expected)
 
 
 def expected_rows(
     plan: NetworkPlan, rates: Sequence[ProjectionRates], span_us: int
 ) -> dict[tuple[str, str, str], float]:
-    """Rows of each edge over a time, by stream, source and target."""
+    """Rows of each edge over a time, by stream, source and target. Queries that share a projection are planned as if
+    its matches travelled once; they are evaluated for each of them, so both edges carry them."""
     windows = span_us / rates[0].network.window_us
     topology = NetworkTopology(plan)
     found = {}
     for one in price(plan, rates).transfers:
-        stream = topology.stream_of(plan.vertex(one.transfer.vertices[0]))
-        found[stream, one.transfer.source, one.transfer.target] = one.rows * windows
+        for vertex in one.transfer.vertices:
+            stream = topology.stream_of(plan.vertex(vertex))
+            found[stream, one.transfer.source, one.transfer.target] = one.rows * windows
     return found
 
 
@@ -190,13 +254,15 @@ def edge_reports(
         source = topology.streams[stream].node
         if source == node:
             continue
-        if topology.streams[stream].event_type is not None:
-            layout = codecs.carrier(stream, node).layout
+        event_type = topology.streams[stream].event_type
+        if event_type is not None:
+            what, layout = event_type, codecs.carrier(stream, node).layout
         else:
-            layout = _layout(codecs, topology.plan.vertex(stream))
+            vertex = topology.plan.vertex(stream)
+            what, layout = topology.plan.describe(vertex), _layout(codecs, vertex)
         edge = (stream, source, node)
         measured = traffic.edges.get(edge, EdgeTraffic())
-        found.append(EdgeReport(*edge, expected.get(edge, 0.0), row_bytes(layout), measured))
+        found.append(EdgeReport(stream, what, source, node, expected.get(edge, 0.0), row_bytes(layout), measured))
     return tuple(sorted(found, key=lambda one: (-one.measured.rows, one.stream, one.target)))
 
 

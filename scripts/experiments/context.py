@@ -33,11 +33,12 @@ class Context:
     seeds: int = 50
     quick: bool = False
     jobs: int = 2
+    script: str = "scripts/paper_experiments"
 
     def command(self, name: str, *, seeds: bool = False) -> str:
         """How to run an experiment again; `seeds` if it depends on their number."""
         flags = (f" --seeds {self.seeds}" if seeds else "") + (" --quick" if self.quick else "")
-        return f"`scripts/paper_experiments --only {name}{flags}`"
+        return f"`{self.script} --only {name}{flags}`"
 
     def write_csv(self, name: str, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
         """Writes a table; returns the Markdown link to it."""

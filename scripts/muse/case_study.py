@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from decopa.planning.network.graph import NetworkPlan, Vertex
-from decopa.planning.network.price import price
-from decopa.planning.network.validate import violations
+from decopa.planning.network.graphs.graph import NetworkPlan, Vertex
+from decopa.planning.network.graphs.price import price
+from decopa.planning.network.graphs.validate import violations
 from decopa.planning.subquery import SubQuery
 from scripts.experiments.context import Context, Section, markdown_table
 from scripts.muse.instances import Problem, Published

@@ -16,8 +16,8 @@ from costmodel.network import EventSourcedNetwork
 from costmodel.statistics import Statistics
 from costmodel.transmission import ProjectionRates
 from decopa.language.text.parser import parse
-from decopa.planning.network.instance import Instance
-from decopa.planning.network.subplan import Workspace
+from decopa.planning.network.problem.instance import Instance
+from decopa.planning.network.problem.subplan import Workspace
 from decopa.query.query import Query
 
 #: Rates are per window, so its length means nothing.

@@ -6,8 +6,8 @@ import time
 from dataclasses import dataclass
 
 from costmodel.transmission import central_cost, referenced_types
-from decopa.planning.network.search import Effort
-from decopa.planning.network.workload import WorkloadEffort, WorkloadPlan, jointly, one_by_one, planner_for
+from decopa.planning.network.planners.search import Effort
+from decopa.planning.network.planners.workload import WorkloadEffort, WorkloadPlan, jointly, one_by_one, planner_for
 from scripts.muse.instances import Problem
 
 STRATEGIES = ("search", "search+reducers", "amuse", "amuse-star", "oop")

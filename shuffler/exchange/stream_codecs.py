@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from decopa.errors import TraceError
-from decopa.planning.network.compile import provided
+from decopa.planning.network.graphs.compile import provided
 from decopa.query.binding import BoundQuery, bind
 from decopa.query.schema import Schema
 from shuffler.exchange.wire import BatchCodec

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from decopa.planning.network.graph import NetworkPlan, Vertex
+from decopa.planning.network.graphs.graph import NetworkPlan, Vertex
 
 SOURCE = "source"
 

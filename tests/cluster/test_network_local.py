@@ -15,14 +15,15 @@ from costmodel.statistics import Statistics
 from costmodel.transmission import ProjectionRates
 from decopa.errors import TraceError
 from decopa.language.text.parser import parse
-from decopa.planning.network.build import network_plan
-from decopa.planning.network.graph import NetworkPlan, Vertex
-from decopa.planning.network.instance import Instance
+from decopa.planning.network.graphs.graph import NetworkPlan, Vertex
 from decopa.planning.network.planner import NetworkOptions, plan_network
-from decopa.planning.network.subplan import NONE, Workspace, single
+from decopa.planning.network.problem.build import network_plan
+from decopa.planning.network.problem.instance import Instance
+from decopa.planning.network.problem.subplan import NONE, Workspace, single
 from decopa.planning.subquery import SubQuery
 from decopa.query.query import Query
-from decopa.runs.network import NetworkRun, measured_network, run_network
+from decopa.runs.network import NetworkRun, Origins, run_network
+from decopa.runs.network_stats import measured_network
 from decopa.traces.synthetic import PairSelectivity, SyntheticSpec
 from shuffler.source.trace import open_trace
 
@@ -191,7 +192,7 @@ def test_a_network_can_be_measured_by_buckets_of_a_column() -> None:
     assert set(measured.network.event_types) == {"C", "L"}
     statistics = Statistics(query.window_us, {}, default_selectivity=1.0)
     planned = plan_network([query], measured.network, statistics, NetworkOptions("naive"))
-    run = run_network([query], planned.plan, open_trace(table), "machine", buckets=4)
+    run = run_network([query], planned.plan, open_trace(table), Origins("machine", 4))
     assert run.matches.equals(decopa.run(query, table))
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from costmodel.transmission import central_cost, referenced_types
-from decopa.planning.network.price import price
-from decopa.planning.network.validate import violations
+from decopa.planning.network.graphs.price import price
+from decopa.planning.network.graphs.validate import violations
 from scripts.muse.case_study import published_plan
 from scripts.muse.run import main
 from scripts.muse.strategies import planned

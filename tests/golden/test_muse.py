@@ -11,20 +11,20 @@ import pytest
 from costmodel.network import EventSourcedNetwork
 from costmodel.statistics import Statistics
 from costmodel.transmission import ProjectionRates, central_cost, gathering_cost
-from decopa.planning.network.combination import accepts_in_order, is_redundant
-from decopa.planning.network.conditions import (
+from decopa.planning.network.graphs.cover import Cover
+from decopa.planning.network.graphs.graph import NetworkPlan, Vertex
+from decopa.planning.network.graphs.price import edge_weights
+from decopa.planning.network.planners.exhaustive import cheapest_uniform
+from decopa.planning.network.planners.general import cheapest_general
+from decopa.planning.network.problem.combination import accepts_in_order, is_redundant
+from decopa.planning.network.problem.conditions import (
     is_beneficial_placement,
     is_beneficial_projection,
     is_beneficial_vertex,
     may_partition,
     star_keeps,
 )
-from decopa.planning.network.cover import Cover
-from decopa.planning.network.exhaustive import cheapest_uniform
-from decopa.planning.network.general import cheapest_general
-from decopa.planning.network.graph import NetworkPlan, Vertex
-from decopa.planning.network.instance import Instance
-from decopa.planning.network.price import edge_weights
+from decopa.planning.network.problem.instance import Instance
 from decopa.planning.subquery import SubQuery
 from decopa.query.pattern import type_form
 from decopa.query.query import Query

@@ -12,9 +12,9 @@ from actors.columnar.jit import interpreted
 from cluster.network.local import LocalNetwork, in_order
 from costmodel.network import EventSourcedNetwork
 from costmodel.statistics import Statistics
-from decopa.planning.network.graph import NetworkPlan
+from decopa.planning.network.graphs.graph import NetworkPlan
 from decopa.planning.network.planner import STRATEGIES, NetworkOptions, plan_network
-from decopa.planning.network.workload import WorkloadEffort
+from decopa.planning.network.planners.workload import WorkloadEffort
 from decopa.query.query import Query
 from decopa.runs.result import result_table
 from shuffler.source.trace import open_trace

@@ -11,7 +11,7 @@ import pytest
 
 from costmodel.network import EventSourcedNetwork
 from costmodel.statistics import Statistics
-from decopa.planning.network.graph import NetworkPlan, Vertex
+from decopa.planning.network.graphs.graph import NetworkPlan, Vertex
 from decopa.planning.subquery import SubQuery
 from decopa.query.pattern import And, EventRef, Pattern, leaves
 from decopa.query.query import Query

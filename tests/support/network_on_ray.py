@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
 import sys
 import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import ray
 from ray.cluster_utils import Cluster
 
@@ -19,14 +22,17 @@ import decopa
 from actors.columnar.jit import interpreted
 from cluster.checkpoint.store import CheckpointStore
 from cluster.java import prepare_java
-from cluster.network.ray_runtime import NetworkRayOptions, RayNetwork
+from cluster.network.options import NetworkRayOptions
+from cluster.network.ray_runtime import RayNetwork
 from costmodel.network import EventSourcedNetwork
 from costmodel.statistics import Statistics
+from decopa.commands.cli import main as main_command
 from decopa.language.text.parser import parse
-from decopa.planning.network.graph import NetworkPlan
+from decopa.planning.network.graphs.graph import NetworkPlan
 from decopa.planning.network.planner import NetworkOptions, plan_network
 from decopa.query.query import Query
 from decopa.runs.network import run_network
+from scripts.muse.emulated import measured
 from shuffler.source.trace import open_trace
 
 NODES = tuple(f"n{number}" for number in range(4))
@@ -57,7 +63,8 @@ def plan_of(query: Query, strategy: str) -> NetworkPlan:
     return plan_network([query], network, statistics, options).plan
 
 
-def main(mode: str) -> None:
+def main(mode: str, *arguments: str) -> None:
+    """`same QUERY...`, `kill TIMES QUERY STRATEGY`, `emulated` or `command`."""
     prepare_java()
     cluster = Cluster(
         initialize_head=True,
@@ -67,18 +74,26 @@ def main(mode: str) -> None:
         cluster.add_node(num_cpus=2, resources={f"net-{node}": 1})
     ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
     try:
+        if mode == "emulated":  # what is measured is compiled
+            emulated()
+            return
         with interpreted():
-            same() if mode == "same" else killed(int(mode))
+            if mode == "command":
+                command()
+            elif mode == "kill":
+                killed(int(arguments[0]), *arguments[1:])
+            else:
+                same(arguments)
     finally:
         ray.shutdown()
         cluster.shutdown()
 
 
-def same() -> None:
+def same(names: tuple[str, ...]) -> None:
     """Rows of every edge, and the matches, are those of the run in one process."""
     events = trace()
-    for name, text in QUERIES.items():
-        query = parse(text)
+    for name in names:
+        query = parse(QUERIES[name])
         for strategy in ("amuse", "search"):
             plan = plan_of(query, strategy)
             local = run_network([query], plan, open_trace(events), "home")
@@ -92,14 +107,19 @@ def same() -> None:
             rows = {edge: one.rows for edge, one in found.traffic.edges.items() if one.rows}
             expected = {edge: one.rows for edge, one in local.traffic.edges.items() if one.rows}
             alike = found.matches[0].equals(decopa.run(query, events))
+            for edge in sorted({*rows, *expected}):
+                if rows.get(edge, 0) != expected.get(edge, 0):
+                    print(
+                        f"{name} {strategy} {edge}: {rows.get(edge, 0)} rows, not {expected.get(edge, 0)}", flush=True
+                    )
             print(f"{name} {strategy} edges={rows == expected and bool(rows)} matches={alike} nodes={len(homes)} "
                   f"found={found.matches[0].num_rows}", flush=True)  # fmt: skip
 
 
-def killed(kills: int) -> None:
+def killed(kills: int, name: str, strategy: str) -> None:
     """Processes of every kind die, again and again; the matches stay the same."""
-    events, query, dice = trace(), parse(QUERIES["seq"]), random.Random(3)
-    plan = plan_of(query, "search")
+    events, query, dice = trace(), parse(QUERIES[name]), random.Random(3)
+    plan = plan_of(query, strategy)
     victims: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
 
@@ -118,5 +138,30 @@ def killed(kills: int) -> None:
           f"found={found.matches[0].num_rows} seconds={found.seconds:.0f}", flush=True)  # fmt: skip
 
 
+def command() -> None:
+    """`decopa network run` on links and units that are emulated, at a rate, with checkpoints."""
+    events, text = trace(3_000), QUERIES["seq"]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        stored, out, network = folder / "trace.parquet", folder / "matches.parquet", folder / "net.json"
+        pq.write_table(events, stored)
+        given = [text, "--trace", str(stored), "--origin", "home"]
+        status = main_command(["network", "stats", *given, "--out", str(network), "--quiet"])
+        document = json.loads(network.read_text())
+        document["links"] = [{"from": "n0", "to": "n1", "bytes_per_s": 1_000_000, "latency_ms": 5}]
+        network.write_text(json.dumps(document))
+        more = ["--rate", "3000", "--emulate", "--iota", "1e6", "--kappa", "1e7", "--idle-after", "20 ms"]
+        places = ["--network", str(network), "--checkpoint", str(folder / "checkpoints"), "--out", str(out)]
+        status += main_command(["network", "run", *given, *more, *places])
+        print(f"status={status} matches={pq.read_table(out).equals(decopa.run(text, events))}", flush=True)
+
+
+def emulated() -> None:
+    """Units of a declared capacity: what the partitioned plan sustains, beside operator placement (A14)."""
+    for one in measured(10):
+        print(f"{one.strategy} sinks={one.sinks} rate={one.events_per_s:.0f} p50={one.p50_s:.4f} p99={one.p99_s:.4f} "
+              f"heartbeats={one.heartbeats:.4f} matches={one.matches}", flush=True)  # fmt: skip
+
+
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -15,16 +15,16 @@ from costmodel.statistics import Statistics
 from costmodel.transmission import ProjectionRates, central_cost, referenced_types
 from decopa.choices import NETWORK_STRATEGIES
 from decopa.errors import PlanError, did_you_mean
-from decopa.planning.network.baselines import gathered
-from decopa.planning.network.build import network_plan
-from decopa.planning.network.graph import OUTSIDE, NetworkPlan
-from decopa.planning.network.instance import Instance, Weight
-from decopa.planning.network.load import cheapest_sustained
-from decopa.planning.network.price import PlanPrice, price
-from decopa.planning.network.search import CoverSearch, Effort
-from decopa.planning.network.subplan import Workspace
-from decopa.planning.network.validate import check_network_plan, check_network_query
-from decopa.planning.network.workload import WorkloadEffort, WorkloadPlan, jointly, one_by_one, planner_for
+from decopa.planning.network.graphs.graph import OUTSIDE, NetworkPlan
+from decopa.planning.network.graphs.load import cheapest_sustained
+from decopa.planning.network.graphs.price import PlanPrice, price
+from decopa.planning.network.graphs.validate import check_network_plan, check_network_query
+from decopa.planning.network.planners.baselines import gathered
+from decopa.planning.network.planners.search import CoverSearch, Effort
+from decopa.planning.network.planners.workload import WorkloadEffort, WorkloadPlan, jointly, one_by_one, planner_for
+from decopa.planning.network.problem.build import network_plan
+from decopa.planning.network.problem.instance import Instance, Weight
+from decopa.planning.network.problem.subplan import Workspace
 from decopa.query.query import Query
 
 STRATEGIES = NETWORK_STRATEGIES

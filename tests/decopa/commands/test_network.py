@@ -51,7 +51,7 @@ def test_a_trace_becomes_a_network_a_plan_and_matches(
     told = capsys.readouterr().err
     assert "% of centralized evaluation" in told
     assert "amuse-star" in told
-    assert page.read_text().count("<svg") == 6
+    assert page.read_text().count("<svg") == 7
     assert main(["network", "explain", str(plan), "--network", str(network)]) == 0
     assert "(sink)" in capsys.readouterr().out
     run = ["network", "run", QUERY, "--trace", str(trace), "--origin", "site", "--network", str(network)]
@@ -67,6 +67,21 @@ def test_a_run_without_plan_and_network_makes_both_from_the_trace(
 ) -> None:
     assert main(["network", "run", QUERY, "--trace", str(trace), "--origin", "site", "--strategy", "amuse"]) == 0
     assert "crossed" in capsys.readouterr().err
+
+
+def test_a_node_that_falls_silent_is_named_once_and_no_longer_waited_for(
+    trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = pq.read_table(trace)
+    quiet = ["s0" if row["site"] == "s2" and 10_000 < row["ts"] < 30_000 else row["site"] for row in table.to_pylist()]
+    pq.write_table(table.set_column(4, "site", pa.array(quiet)), trace)
+    out = trace.parent / "matches.parquet"
+    run = ["network", "run", QUERY, "--trace", str(trace), "--origin", "site", "--out", str(out)]
+    assert main([*run, "--idle-after", "5 ms"]) == 0
+    told = [line for line in capsys.readouterr().err.splitlines() if "silent for" in line]
+    assert len(told) == 1
+    assert told[0].startswith("note         node 's2' has been silent for")
+    assert pq.read_table(out).equals(decopa.run(QUERY, str(trace)))
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

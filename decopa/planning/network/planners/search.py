@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from decopa.planning.network.combination import bits
-from decopa.planning.network.instance import Instance
-from decopa.planning.network.subplan import NONE, Flows, Hosts, SubPlan, Workspace, at_origins, single
+from decopa.planning.network.problem.combination import bits
+from decopa.planning.network.problem.instance import Instance
+from decopa.planning.network.problem.subplan import NONE, Flows, Hosts, SubPlan, Workspace, at_origins, single
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from costmodel.capacity import Capacity
 from costmodel.transmission import ProjectionRates
 from decopa.errors import PlanError
-from decopa.planning.network.compile import local_plan
-from decopa.planning.network.graph import NetworkPlan, Vertex
-from decopa.planning.network.price import vertex_rate
+from decopa.planning.network.graphs.compile import local_plan
+from decopa.planning.network.graphs.graph import NetworkPlan, Vertex
+from decopa.planning.network.graphs.price import vertex_rate
 
 
 @dataclass(frozen=True, slots=True)

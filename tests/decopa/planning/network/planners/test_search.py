@@ -12,10 +12,10 @@ from costmodel.statistics import Statistics
 from costmodel.transmission import ProjectionRates
 from decopa.errors import PlanError
 from decopa.language.text.parser import parse
-from decopa.planning.network.general import cheapest_general
 from decopa.planning.network.planner import STRATEGIES, NetworkOptions, plan_network
-from decopa.planning.network.search import CoverSearch
-from decopa.planning.network.workload import jointly
+from decopa.planning.network.planners.general import cheapest_general
+from decopa.planning.network.planners.search import CoverSearch
+from decopa.planning.network.planners.workload import jointly
 from scripts.muse.instances import Problem, draw
 
 WINDOW_US = 60_000_000

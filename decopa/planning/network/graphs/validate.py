@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from decopa.errors import PlanError, QueryError
-from decopa.planning.network.cover import NOTHING, Cover
-from decopa.planning.network.graph import NetworkPlan, Vertex
+from decopa.planning.network.graphs.cover import NOTHING, Cover
+from decopa.planning.network.graphs.graph import NetworkPlan, Vertex
 from decopa.planning.validate import Violation
 from decopa.query.pattern import ANY_TYPE
 from decopa.query.query import Query

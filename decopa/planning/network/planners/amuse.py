@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from decopa.errors import PlanError
-from decopa.planning.network.combination import bits, minimal_covers
-from decopa.planning.network.conditions import may_partition, star_keeps
-from decopa.planning.network.instance import Instance
-from decopa.planning.network.subplan import NONE, Flows, Hosts, SubPlan, Workspace, single
+from decopa.planning.network.problem.combination import bits, minimal_covers
+from decopa.planning.network.problem.conditions import may_partition, star_keeps
+from decopa.planning.network.problem.instance import Instance
+from decopa.planning.network.problem.subplan import NONE, Flows, Hosts, SubPlan, Workspace, single
 
 #: For each projection the best graph by placement option, which is a primitive.
 Graphs = dict[int, dict[int, SubPlan]]

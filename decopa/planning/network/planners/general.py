@@ -10,9 +10,9 @@ import itertools
 from collections.abc import Iterable
 
 from decopa.errors import PlanError
-from decopa.planning.network.combination import bits
-from decopa.planning.network.exhaustive import combinations
-from decopa.planning.network.instance import Instance
+from decopa.planning.network.planners.exhaustive import combinations
+from decopa.planning.network.problem.combination import bits
+from decopa.planning.network.problem.instance import Instance
 
 #: (projection, node)
 Place = tuple[int, int]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from decopa.planning.left_deep import joined_parts
-from decopa.planning.network.graph import NetworkPlan, Vertex
+from decopa.planning.network.graphs.graph import NetworkPlan, Vertex
 from decopa.planning.plan import QueryPlan
 from decopa.planning.subquery import SubQuery
 

@@ -14,8 +14,8 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from decopa.planning.network.instance import Instance
-from decopa.planning.network.subplan import Flows, SubPlan, Workspace
+from decopa.planning.network.problem.instance import Instance
+from decopa.planning.network.problem.subplan import Flows, SubPlan, Workspace
 
 #: Plans of one box, cheapest first, given transfers that are already paid.
 Planner = Callable[[Instance, Flows], list[SubPlan]]

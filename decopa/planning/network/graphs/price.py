@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from costmodel.transmission import ProjectionRates
-from decopa.planning.network.graph import NetworkPlan, Transfer, Vertex
+from decopa.planning.network.graphs.graph import NetworkPlan, Transfer, Vertex
 
 #: Bytes of a row that a vertex sends.
 Width = Callable[[Vertex], float]

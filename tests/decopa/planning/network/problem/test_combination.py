@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from decopa.planning.network.combination import is_redundant, minimal_covers
+from decopa.planning.network.problem.combination import is_redundant, minimal_covers
 
 
 @pytest.mark.parametrize(("positions", "count"), [(2, 1), (3, 7), (4, 48), (5, 461), (6, 6_423)])

@@ -8,10 +8,10 @@ import pytest
 
 from decopa.errors import PlanError
 from decopa.language.text.parser import parse
-from decopa.planning.network.cover import Cover
-from decopa.planning.network.graph import NetworkPlan, Vertex
-from decopa.planning.network.normal_form import are_equivalent, collapsed, unfolded
-from decopa.planning.network.validate import check_network_plan, violations
+from decopa.planning.network.graphs.cover import Cover
+from decopa.planning.network.graphs.graph import NetworkPlan, Vertex
+from decopa.planning.network.graphs.normal_form import are_equivalent, collapsed, unfolded
+from decopa.planning.network.graphs.validate import check_network_plan, violations
 from decopa.planning.subquery import SubQuery
 
 QUERY = parse("PATTERN SEQ(A a, B b, C c) WITHIN 1 min")

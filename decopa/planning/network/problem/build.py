@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from decopa.planning.network.combination import bits
-from decopa.planning.network.graph import NetworkPlan, Vertex
-from decopa.planning.network.instance import Instance
-from decopa.planning.network.subplan import SubPlan
+from decopa.planning.network.graphs.graph import NetworkPlan, Vertex
+from decopa.planning.network.problem.combination import bits
+from decopa.planning.network.problem.instance import Instance
+from decopa.planning.network.problem.subplan import SubPlan
 from decopa.planning.subquery import SubQuery
 
 

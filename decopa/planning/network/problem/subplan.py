@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from decopa.planning.network.combination import bits
-from decopa.planning.network.instance import Instance
+from decopa.planning.network.problem.combination import bits
+from decopa.planning.network.problem.instance import Instance
 
 #: Source -> set of transfers.
 Flows = dict[int, int]

@@ -17,7 +17,7 @@ from costmodel.network import EventSourcedNetwork
 from decopa.documents import read_document
 from decopa.errors import PlanError, QueryError, did_you_mean
 from decopa.language.text.parser import parse
-from decopa.planning.network.cover import NOTHING, Cover
+from decopa.planning.network.graphs.cover import NOTHING, Cover
 from decopa.planning.subquery import SubQuery, whole
 from decopa.query.query import Query
 
@@ -133,6 +133,12 @@ class NetworkPlan:
     def event_type(self, vertex: Vertex) -> str:
         (alias,) = vertex.sub_query.aliases
         return self.queries[vertex.part].position(alias).type
+
+    def describe(self, vertex: Vertex) -> str:
+        """What a vertex sends, for people: `SEQ(A,B)`, or `B with SEQ(A,B)` of a reducer."""
+        query = self.queries[vertex.part]
+        text = vertex.sub_query.text(query)
+        return text if vertex.forwards is None else f"{query.position(vertex.forwards).type} with {text}"
 
     @cached_property
     def level(self) -> dict[str, int]:

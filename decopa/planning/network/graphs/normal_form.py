@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from decopa.planning.network.graph import NetworkPlan, Vertex
+from decopa.planning.network.graphs.graph import NetworkPlan, Vertex
 from decopa.planning.subquery import SubQuery
 
 #: The direct predecessors of each projection in the underlying combination.

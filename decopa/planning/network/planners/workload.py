@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from decopa.planning.network.amuse import amuse
-from decopa.planning.network.baselines import gathered, naive, operator_placement, where_born
-from decopa.planning.network.boxes import MAX_SINGLE, BoxSearch
-from decopa.planning.network.exhaustive import cheapest_uniform
-from decopa.planning.network.instance import Instance
-from decopa.planning.network.search import CoverSearch, Effort
-from decopa.planning.network.subplan import Flows, SubPlan, Workspace
+from decopa.planning.network.planners.amuse import amuse
+from decopa.planning.network.planners.baselines import gathered, greedy_placement, naive, operator_placement, where_born
+from decopa.planning.network.planners.boxes import MAX_SINGLE, BoxSearch
+from decopa.planning.network.planners.exhaustive import cheapest_uniform
+from decopa.planning.network.planners.search import CoverSearch, Effort
+from decopa.planning.network.problem.instance import Instance
+from decopa.planning.network.problem.subplan import Flows, SubPlan, Workspace
 
 #: One query's plans (one, or one for each box), given the transfers of the others.
 QueryPlanner = Callable[[Instance, Flows], tuple[SubPlan, ...]]
@@ -63,6 +63,7 @@ def planner_for(name: str, workspace: Workspace) -> QueryPlanner:
         "amuse": lambda instance, paid: amuse(instance, workspace, existing=paid),
         "amuse-star": lambda instance, paid: amuse(instance, workspace, star=True, existing=paid),
         "oop": lambda instance, paid: operator_placement(instance, workspace, paid),
+        "greedy": lambda instance, paid: greedy_placement(instance, workspace, paid),
         "naive": lambda instance, paid: naive(instance, workspace, paid),
         "exhaustive": lambda instance, paid: cheapest_uniform(instance, workspace).plan,
     }

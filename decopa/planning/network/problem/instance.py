@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 
 from costmodel.transmission import ProjectionRates
-from decopa.planning.network.combination import bits
-from decopa.planning.network.conditions import is_beneficial_projection
-from decopa.planning.network.identity import canonical_text
+from decopa.planning.network.problem.combination import bits
+from decopa.planning.network.problem.conditions import is_beneficial_projection
+from decopa.planning.network.problem.identity import canonical_text
 from decopa.planning.subquery import SubQuery, whole
 
 #: Origins by number of the position; positions that are not named have all their producers.

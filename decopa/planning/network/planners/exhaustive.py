@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from decopa.errors import PlanError
-from decopa.planning.network.combination import minimal_covers
-from decopa.planning.network.instance import Instance
-from decopa.planning.network.subplan import NONE, Flows, Hosts, SubPlan, Workspace, single
+from decopa.planning.network.problem.combination import minimal_covers
+from decopa.planning.network.problem.instance import Instance
+from decopa.planning.network.problem.subplan import NONE, Flows, Hosts, SubPlan, Workspace, single
 
 Combination = dict[int, tuple[int, ...]]
 #: Costs closer than this are equal.
