@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -16,14 +17,20 @@ from cluster.local import LocalRuntime
 from costmodel.capacity import Capacity
 from costmodel.statistics import Statistics
 from decopa.choices import WORKLOAD_STRATEGIES
-from decopa.planning.plan import Plan
+from decopa.language.text.parser import parse
+from decopa.planning.left_deep import left_deep
+from decopa.planning.plan import Plan, PlanOperator, QueryPlan, View
 from decopa.planning.planner import plan_workload
 from decopa.planning.price import plan_units
+from decopa.planning.subquery import SubQuery
 from decopa.planning.workload.packing import packed
+from decopa.planning.workload.views import residue_of
+from decopa.query.canonical import Residue
 from decopa.query.query import Query
 from decopa.runs.result import result_table
-from shuffler.routing import feeder
+from shuffler.routing import feeder, views
 from shuffler.routing.views import ViewReader
+from shuffler.rows.batch import Batch
 from shuffler.source.trace import open_trace
 from tests.property.test_matches import ATTRIBUTES
 from tests.support.brute_force import brute_force, canonical
@@ -190,3 +197,69 @@ def test_plans_that_share_find_what_each_query_finds_alone(data: st.DataObject) 
     with interpreted(), poisoned_memory():
         tables = local_tables(plan, table_of(events, ATTRIBUTES), 3, None)
     assert_each_is_exact(workload, tables, events)
+
+
+# ------------------------------------------------------------------ faults that must show
+
+QUERY = parse("QUERY q PATTERN SEQ(A a, A b, B c) WHERE a.x < b.x WITHIN 5 us")
+EVENTS = [
+    {"id": number, "ts": ts, "type": kind, "x": x}
+    for number, (ts, kind, x) in enumerate(
+        ((0, "A", 2.0), (1, "A", 0.5), (2, "A", 3.0), (3, "B", 0.0), (9, "A", 5.0), (10, "B", 0.0))
+    )
+]
+
+
+def viewing_plan() -> Plan:
+    """The query with its first two events from a fragment that demands neither its condition nor its window."""
+    fragment = parse("QUERY f PATTERN SEQ(A p0, A p1) WITHIN 20 us RETURN p0.x, p1.x")
+    pair, third, whole = (SubQuery(frozenset(names)) for names in ("ab", "c", "abc"))
+    view = PlanOperator("o1", pair, view=View("f", "o3", (("a", "p0"), ("b", "p1"))))
+    user = QueryPlan(QUERY, (view, PlanOperator("o2", third), PlanOperator("o3", whole, ("o1", "o2"))))
+    return Plan((replace(left_deep(fragment), key="f", fragment=True), user))
+
+
+def assert_found_exactly() -> None:
+    with interpreted():
+        tables = local_tables(viewing_plan(), table_of(EVENTS, ATTRIBUTES), 2, None)
+    assert_each_is_exact([QUERY], tables, EVENTS)
+
+
+def test_a_fragment_that_demands_less_finds_the_same() -> None:
+    assert_found_exactly()
+
+
+def without_window(left: Residue) -> Residue:
+    return replace(left, window_us=None)
+
+
+def without_conditions(left: Residue) -> Residue:
+    return replace(left, conditions=())
+
+
+@pytest.mark.parametrize("fault", [without_window, without_conditions])
+def test_a_view_that_lets_too_much_through_is_caught(
+    fault: Callable[[Residue], Residue], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        seen = SeenRows(patch)
+        patch.setattr(views, "residue_of", lambda *given: fault(residue_of(*given)))
+        with interpreted():
+            local_tables(viewing_plan(), table_of(EVENTS, ATTRIBUTES), 2, None)
+        with pytest.raises(AssertionError):
+            seen.assert_exact(viewing_plan(), EVENTS)
+
+
+def test_a_view_that_confuses_events_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = ViewReader.read
+
+    def confused(reader: ViewReader, batch: Batch) -> Batch:
+        rows = read(reader, batch)
+        columns = dict(rows.columns)
+        if rows.length:
+            columns["a.id"], columns["b.id"] = columns["b.id"], columns["a.id"]
+        return Batch(rows.length, columns, rows.heaps)
+
+    monkeypatch.setattr(ViewReader, "read", confused)
+    with pytest.raises(AssertionError):
+        assert_found_exactly()

@@ -73,12 +73,17 @@ def _unpacked(branches: Sequence[Query], planning: WorkloadPlanning, strategy: s
         trees = search.anneal(Budget(planning.seconds))
     else:
         trees = best_responses(problem, Budget(planning.seconds))
-    parts: list[QueryPlan | int] = [planning.alone(one) if not _may_share(one) else -1 for one in branches]
-    for pattern, place in enumerate(shareable):
-        alone = _is_plain(branches[place]) or _shares(trees, pattern) or strategy == "sharing-only"
-        parts[place] = pattern if alone else planning.alone(branches[place])
-        if not alone:
+    pattern_of = {place: pattern for pattern, place in enumerate(shareable)}
+    parts: list[QueryPlan | int] = []
+    for place, branch in enumerate(branches):
+        pattern = pattern_of.get(place)
+        # A query with KL or NOT that shares nothing is better off with groups and NOTs where they cost least.
+        if pattern is not None and (_is_plain(branch) or _shares(trees, pattern) or strategy == "sharing-only"):
+            parts.append(pattern)
+            continue
+        if pattern is not None:
             trees.remove(pattern)
+        parts.append(planning.alone(branch))
     return plan_of(problem, trees, parts)
 
 
