@@ -191,11 +191,17 @@ class PartsHost:
             hosted=self._hosted[key],
             copy=copy,
             interleaving=interleaving,
-            counting=self._counting(part),
+            counting=self._counts_only(part),
             on_progress=on_progress,
             taps=taps,
             gathering=len(self._topology.plan.parts) > feeder.FEW_PARTS,
         )
+
+    def _counts_only(self, part: int) -> bool:
+        """Whether nobody looks at the matches of a part: they are counted, and no view takes them."""
+        plan = self._topology.plan.parts[part]
+        taken = plan.fragment or (part, plan.root.name) in self._topology.taken_from
+        return not taken and self._counting(part)
 
     def warm_up(self) -> None:
         """Loads compiled loops, so that the first events need not wait; one copy of each part is enough."""

@@ -70,7 +70,8 @@ class UnitNode:
         self._reached_us = dict.fromkeys(self._lanes, NOTHING_YET)
 
         def keeps(part: int) -> bool:
-            return outlet is not None and outlet.at_units(plan.parts[part].query)
+            mine = plan.parts[part]
+            return outlet is not None and not mine.fragment and outlet.at_units(mine.query)
 
         def counts(part: int) -> bool:
             return keeps(part) and outlet is not None and outlet.counts_only(plan.parts[part].query)

@@ -13,6 +13,7 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from actors.columnar.jit import interpreted
+from actors.outlet import OutletSpec
 from cluster.local import LocalRuntime
 from costmodel.capacity import Capacity
 from costmodel.statistics import Statistics
@@ -196,7 +197,10 @@ def test_plans_that_share_find_what_each_query_finds_alone(data: st.DataObject) 
     assert Plan.from_json(plan.to_json()) == plan
     with interpreted(), poisoned_memory():
         tables = local_tables(plan, table_of(events, ATTRIBUTES), 3, None)
+        counting = LocalRuntime(plan, open_trace(table_of(events, ATTRIBUTES)), outlet=OutletSpec(count=True))
+        counting.run()
     assert_each_is_exact(workload, tables, events)
+    assert counting.matches == sum(table.num_rows for table in tables)
 
 
 # ------------------------------------------------------------------ faults that must show
