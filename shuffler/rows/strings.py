@@ -1,11 +1,13 @@
 """StringPool: strings as integer codes, so that columns stay numeric on the hot path.
 
-Codes are never reused. Strings that no event inside the window still holds are forgotten, so that a stream of
+The code of a string follows from the string: rows that are dealt out by it go to the same unit whoever sends them, and
+after a restart, too. Strings that no event inside the window still holds are forgotten, so that a stream of
 ever new strings (ids, say) needs memory for its window only.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 
 import numpy as np
@@ -18,6 +20,7 @@ Codes = npt.NDArray[np.int64]
 
 #: Fewer strings than this are not worth a pass that looks for old ones.
 FORGET_ABOVE = 65_536
+_CODES = 1 << 62
 
 
 class StringPool:
@@ -28,7 +31,6 @@ class StringPool:
         self._text_of: dict[int, str] = {}
         self._last_use_us: dict[int, int] = {}
         self._pinned: set[int] = set()
-        self._next = 0
         self._forget_above = FORGET_ABOVE
 
     def __len__(self) -> int:
@@ -72,11 +74,17 @@ class StringPool:
     def _intern(self, text: str) -> int:
         code = self._code_of.get(text)
         if code is None:
-            code = self._next
-            self._next += 1
+            code = _hashed(text)
+            while code in self._text_of:  # another string has it: rarer than any other failure, yet not a wrong match
+                code = (code + 1) % _CODES
             self._code_of[text] = code
             self._text_of[code] = text
         return code
+
+
+def _hashed(text: str) -> int:
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little") % _CODES
 
 
 def distinct_texts(column: pa.Array) -> tuple[npt.NDArray[np.integer], list[str | None]]:
