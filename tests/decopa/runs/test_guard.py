@@ -36,8 +36,8 @@ def early() -> Plan:
 
 
 def test_groups_under_way_stop_a_run_that_finds_nothing_yet() -> None:
-    limits = Limits(max_groups=100_000)
-    message = r"unit o4/0 of operator o4 SEQ\(A,KL\(B\)\): more than 100,000 groups out of one batch are under way"
+    limits = Limits(max_groups=10_000)
+    message = r"unit o4/0 of operator o4 SEQ\(A,KL\(B\)\): more than 10,000 groups out of one batch are under way"
     with interpreted(), pytest.raises(decopa.LimitError, match=message):
         run_detailed(QUERY, BUSY.slice(0, 61), planning=Planning(plan=early()), limits=limits)
 
@@ -50,7 +50,7 @@ def test_a_plan_that_is_predicted_to_form_too_many_groups_is_refused_with_the_fi
 
 
 def test_force_runs_it_all_the_same_up_to_the_limits() -> None:
-    limits = Limits(max_groups=50_000)
+    limits = Limits(max_groups=5_000)
     with interpreted(), pytest.raises(decopa.LimitError, match="under way"):
         run_detailed(QUERY, BUSY, planning=Planning(2, "decopa", force=True), runtime="local", limits=limits)
 
