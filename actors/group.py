@@ -25,6 +25,8 @@ from shuffler.rows.batch import Batch
 from shuffler.rows.layout import layout_of
 
 Inbound = tuple[str, int, Channel]
+#: Hears of the matches and watermarks of an operator's units, by their numbers.
+Tap = Callable[[int, Batch | int], None]
 #: An operator and one of its sides, all units together.
 Input = tuple[str, int]
 
@@ -51,6 +53,8 @@ class GroupState:
 
     units: Mapping[tuple[str, int], UnitState]
     senders: Mapping[tuple[str, int], SenderState]
+    #: Of views, by name and number of the unit whose matches they take.
+    views: Mapping[tuple[str, int], SenderState] = field(default_factory=dict)
 
 
 @dataclass
@@ -67,6 +71,8 @@ class _Inbox:
     source: SubQuery
     depth: int
     input: Input
+    number: int
+    tap: Tap | None = None
     after: tuple[Input, ...] = ()
     messages: deque[Batch | int] = field(default_factory=deque)
 
@@ -78,7 +84,8 @@ class UnitGroup:
     root is delivered first, which keeps queues short and batches in the processor's cache; messages for the side of a
     join that ends its matches wait for those of the other side. With `interleaving` the next channel is drawn at
     random instead. With `counting` the root hands over how many matches it finds instead of the matches. `on_progress`
-    is called after every chunk of matches and every message.
+    is called after every chunk of matches and every message. `taps` hear of what operators put out, by
+    name. `gathering` is explained at `OperatorSpec`.
     """
 
     def __init__(
@@ -95,13 +102,17 @@ class UnitGroup:
         interleaving: random.Random | None = None,
         counting: bool = False,
         on_progress: Callable[[], None] = lambda: None,
+        taps: Mapping[str, Tap] | None = None,
+        gathering: bool = False,
     ) -> None:
+        self._taps = taps or {}
         self._plan, self._bound, self._limits = plan, bound, limits
         self._outside, self._interleaving, self._on_progress = outside, interleaving, on_progress
         self._slices, self._copy = Slices(plan), copy
         self.units: dict[tuple[str, int], ProcessingUnit] = {}
         self._senders: dict[str, Sender] = {}
         self._inboxes: dict[Inbound, _Inbox] = {}
+        self.waiting_rows = 0
         #: Messages that wait or are worked on, by input.
         self._open: Counter[Input] = Counter()
         for operator in plan.operators:
@@ -113,7 +124,7 @@ class UnitGroup:
             if operator.inputs and numbers:
                 # Copies of a sliced plan have to look at matches to tell which are theirs.
                 counted = counting and operator == plan.root and plan.slices == 1
-                spec = OperatorSpec(bound, plan, operator, code_of, counting=counted)
+                spec = OperatorSpec(bound, plan, operator, code_of, counting=counted, gathering=gathering)
                 self._add_units(operator, numbers, spec, routing)
         # Nearest to the root first; plan order among equals.
         self._by_depth = sorted(self._inboxes.values(), key=lambda inbox: inbox.depth)
@@ -143,6 +154,8 @@ class UnitGroup:
                     inputs[channel.side].sub_query,
                     self._plan.depth[operator.name],
                     (operator.name, channel.side),
+                    number,
+                    self._taps.get(operator.name),
                     self._feeding(operator, 1 - channel.side) if channel.side == late else (),
                 )
 
@@ -176,10 +189,13 @@ class UnitGroup:
         while (inbox := self._next(above)) is not None:
             message = inbox.messages.popleft()
             if isinstance(message, Batch):
+                self.waiting_rows -= message.length
                 self._pass_on(inbox, inbox.unit.on_batch(inbox.channel, message))
             else:
                 self._pass_on(inbox, inbox.unit.on_watermark(inbox.channel, message))
                 self._send(inbox.sender.watermark(inbox.unit.output_watermark_us))
+                if inbox.tap is not None:
+                    inbox.tap(inbox.number, inbox.unit.output_watermark_us)
             self._open[inbox.input] -= 1
             self._on_progress()
 
@@ -205,6 +221,8 @@ class UnitGroup:
             if inbox.depth == 0:
                 batch = self._slices.begun_in(batch, self._copy)
             self._send(inbox.sender.rows(batch))
+            if inbox.tap is not None:
+                inbox.tap(inbox.number, batch)
             if self._interleaving is None and inbox.depth > 0:
                 self.drain(above=inbox.depth)  # use each chunk while it is warm, and keep no more than one
             self._on_progress()
@@ -221,6 +239,8 @@ class UnitGroup:
 
     def _put(self, inbox: _Inbox, content: Batch | int) -> None:
         inbox.messages.append(content)
+        if isinstance(content, Batch):
+            self.waiting_rows += content.length
         self._open[inbox.input] += 1
 
     def _next(self, above: int | None) -> _Inbox | None:

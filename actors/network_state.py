@@ -40,7 +40,7 @@ def encode_vertices(vertices: Mapping[str, VertexLogic], bounds: Sequence[BoundQ
         for name, state in states.items():
             logic = vertices[name]
             bound = bounds[logic.vertex.part]
-            units = UnitsCodec(logic.routing, bound, strings).encode(UnitsState(0, 0, state.group))
+            units = UnitsCodec(logic.routing, bound, strings).encode(UnitsState("", 0, state.group))
             yield StoredRows(name, 0, _UNITS, "", 0, (pa.py_buffer(units),))
             if state.kept is not None:
                 codec = _kept_codec(logic, bound, strings)

@@ -26,7 +26,6 @@ from actors.metrics import SinkMetrics, UnitMetrics
 from actors.node import SinkNode, UnitNode
 from actors.outlet import Outcome, OutletSpec, outcome_of
 from actors.reports import UnitReport
-from actors.sink import MatchSink
 from decopa.planning.roles import Rule
 from shuffler.exchange.channel import Message
 from shuffler.exchange.node import Marks
@@ -129,10 +128,10 @@ class UnitShell(Shell):
         with self.working():
             self._links.wait_for_all()
 
-    def outcome(self) -> Outcome | None:
-        """What the root units in here have found, if they keep it."""
+    def outcomes(self) -> dict[int, Outcome]:
+        """What the root units in here have found, by part, where they keep it."""
         with self.working():
-            return self._node.outcome
+            return self._node.outcomes
 
     @ray.method(concurrency_group=CONTROL)
     def stored(self, number: int) -> Any:
@@ -201,7 +200,7 @@ UNIT_CLASSES: dict[Rule | None, type[UnitShell]] = {
 
 @dataclass(frozen=True)
 class SinkSetup:
-    part: int
+    name: str
     topology: Topology
     form: EventFormat
     limits: Limits
@@ -218,15 +217,14 @@ class SinkStatus:
 
 
 class Sink(Shell):
-    """Collects the matches of one OR-free query."""
+    """Collects the matches of some parts of the plan, mostly of all."""
 
     def __init__(self, setup: SinkSetup) -> None:
-        name = setup.topology.sink_names[setup.part]
-        super().__init__(name, name)
+        super().__init__(setup.name, setup.name)
         with self.working():
-            self._cuts: KeptResults[pa.Table] = KeptResults()
+            self._cuts: KeptResults[tuple[pa.Table, ...]] = KeptResults()
             self._node = SinkNode(
-                setup.part,
+                setup.name,
                 setup.topology,
                 setup.form,
                 limits=setup.limits,
@@ -235,8 +233,7 @@ class Sink(Shell):
                 cut=self._cuts.put,
                 outlet=setup.outlet,
             )
-            if isinstance(self._node.sink, MatchSink):
-                self._node.sink.warm_up()
+            self._node.warm_up()
         #: Matches are taken from another thread than they arrive in.
         self._arrival = threading.Condition()
         self._metrics = Publisher(SinkMetrics(self._node).show) if setup.metrics else None
@@ -246,33 +243,34 @@ class Sink(Shell):
             self._node.receive(message)
             if self._node.finished:
                 self.end()
-            if self._node.sink.rows or self._node.finished:
+            if self._node.rows or self._node.finished:
                 self._arrival.notify_all()
 
     def mark(self, marks: Marks) -> None:
         with self.working():
             self._node.mark(marks)
 
-    def take(self) -> Outcome:
-        """The matches that came since the last call, in order, or what became of them."""
+    def take(self) -> tuple[Outcome, ...]:
+        """For each of the sink's parts the matches that came since the last call, in order, or what became of them."""
         with self.working(), self._arrival:
-            return outcome_of(self._node.sink)
+            return tuple(map(outcome_of, self._node.takers))
 
     @ray.method(concurrency_group=CONTROL)
-    def arriving(self, patience_s: float) -> tuple[pa.Table | None, int]:
-        """As `take`, as soon as there are some; None if none have come within `patience_s`, or the stream has ended.
+    def arriving(self, patience_s: float) -> tuple[dict[int, Outcome], tuple[int, ...]]:
+        """The matches of each part that has some, as soon as any has; none if none have come within `patience_s`, or
+        the stream has ended.
 
-        With the watermark: no later match ends before it.
+        With the watermarks of the sink's parts: no later match ends before them.
         """
         with self.working(), self._arrival:
-            self._arrival.wait_for(lambda: self._node.sink.rows or self._ended.is_set(), patience_s)
-            found = outcome_of(self._node.sink) if self._node.sink.rows else None
-            assert found is None or isinstance(found, pa.Table), "a live run has no figures"
-            return found, self._node.watermark_us
+            node = self._node
+            self._arrival.wait_for(lambda: node.rows or self._ended.is_set(), patience_s)
+            parts = zip(node.parts, node.takers, strict=True)
+            return {part: outcome_of(taker) for part, taker in parts if taker.rows}, node.finals_us
 
     @ray.method(concurrency_group=CONTROL)
-    def matches_before(self, number: int) -> pa.Table:
-        """The matches between the checkpoint before and this one, once all of them are here."""
+    def matches_before(self, number: int) -> tuple[pa.Table, ...]:
+        """The matches of each part between the checkpoint before and this one, once all of them are here."""
         return self._cuts.wait(number, self._ended)
 
     @ray.method(concurrency_group=CONTROL)
@@ -284,7 +282,7 @@ class Sink(Shell):
         if self._metrics is not None:
             self._metrics.publish()
         node = self._node
-        return SinkStatus(node.sink.rows, node.watermark_us, node.latency.histogram.summary())
+        return SinkStatus(node.rows, node.watermark_us, node.latency.histogram.summary())
 
     @ray.method(concurrency_group=CONTROL)
     def latency_counts(self) -> npt.NDArray[np.int64]:

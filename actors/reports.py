@@ -11,7 +11,8 @@ from decopa.planning.plan import PlanOperator, QueryPlan
 
 @dataclass(frozen=True, slots=True)
 class UnitReport:
-    """Counters of one unit; `busy_s` is the time it spent on its work, 0 where nobody measured it."""
+    """Counters of one unit of a part of the plan; `busy_s` is the time its process spent on its work, 0 where nobody
+    measured it."""
 
     operator: str
     unit: int
@@ -23,6 +24,7 @@ class UnitReport:
     state_bytes: int
     busy_s: float = 0.0
     most_spilled_bytes: int = 0
+    part: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class OperatorReport:
     most_spilled_bytes: int = 0
 
 
-def unit_reports(units: Mapping[tuple[str, int], ProcessingUnit], copy: int) -> tuple[UnitReport, ...]:
+def unit_reports(units: Mapping[tuple[str, int], ProcessingUnit], copy: int, part: int = 0) -> tuple[UnitReport, ...]:
     return tuple(
         UnitReport(
             operator,
@@ -53,6 +55,7 @@ def unit_reports(units: Mapping[tuple[str, int], ProcessingUnit], copy: int) -> 
             unit.logic.state_rows,
             unit.logic.state_bytes,
             most_spilled_bytes=unit.memory.most_on_disk,
+            part=part,
         )
         for (operator, number), unit in units.items()
     )
@@ -61,7 +64,8 @@ def unit_reports(units: Mapping[tuple[str, int], ProcessingUnit], copy: int) -> 
 def operator_report(
     plan: QueryPlan, operator: PlanOperator, units: Iterable[UnitReport], seconds: float = 0.0
 ) -> OperatorReport | None:
-    """The sum over an operator's units in all copies of the plan; None for a leaf, which has none."""
+    """The sum over an operator's units in all copies of its part, of which `units` are; None for a leaf, which has
+    none."""
     mine = [unit for unit in units if unit.operator == operator.name]
     if not mine:
         return None

@@ -32,6 +32,8 @@ from shuffler.rows.events import EventFormat
 _CAUSE_PATIENCE_S = 5.0
 #: An actor that has not finished what it is doing by then is not kept for another attempt.
 _RENEWAL_PATIENCE_S = 2.0
+#: Units that a message names of a process with many.
+_MOST_NAMED = 4
 #: What tells that an actor is gone, or a result with the node that it was on.
 _LOSSES = (RayActorError, ObjectLostError)
 
@@ -144,8 +146,8 @@ class Deployment:
             # A name is free again only some time after its actor has died, so that each attempt has its own.
             return kind.options(**settings, name=name, namespace=f"{self._namespace}-{self._attempt}").remote(setup)
 
-        for part, name in enumerate(topology.sink_names):
-            sink = SinkSetup(part, topology, self._form, self._limits, self._attempt, options.metrics, self._outlet)
+        for name in topology.sink_names:
+            sink = SinkSetup(name, topology, self._form, self._limits, self._attempt, options.metrics, self._outlet)
             self.sinks[name] = actor(name, as_actor(Sink), sink, self._places.sink_options(name))
         # Receivers first, since senders are given their handles.
         for process in receivers_first(topology):
@@ -204,17 +206,20 @@ class Deployment:
         return [name for name in self.units if self._emulated_capacity(name) is not None]
 
     def _class_of(self, process: UnitProcess) -> Any:
-        plan = self.topology.plan.parts[process.part]
-        rules = {plan.rule(plan.operator(operator)) for operator, _ in process.units}
-        rule: Rule | None = rules.pop() if len(process.units) == 1 else None
+        rule: Rule | None = None
+        if len(process.units) == 1:
+            plan = self.topology.plan.parts[process.units[0].part]
+            rule = plan.rule(plan.operator(process.units[0].operator))
         return as_actor(UNIT_CLASSES[rule])
 
     def title(self, process: UnitProcess) -> str:
         """What a process is called in messages."""
-        plan = self.topology.plan.parts[process.part]
-        return ", ".join(
-            f"unit {number} of operator {plan.text(plan.operator(operator))}" for operator, number in process.units
-        )
+        shown = []
+        for part, _, operator, number in process.units[:_MOST_NAMED]:
+            plan = self.topology.plan.parts[part]
+            shown.append(f"unit {number} of operator {plan.text(plan.operator(operator))}")
+        more = len(process.units) - len(shown)
+        return ", ".join(shown) + (f" and {more:,} more units" if more else "")
 
     def _handles(self, name: str) -> dict[str, Any]:
         return {target: self.sinks.get(target) or self.units[target] for target in self.topology.outgoing(name)}
@@ -268,7 +273,7 @@ class Deployment:
         if isinstance(error, RayTaskError):
             cause = error.cause
             return cause if isinstance(cause, DecoPaError) else DeployError(f"{name} failed: {cause}")
-        process = next((one for one in self.topology.units if one.name == name), None)
+        process = self.topology.process_of.get(name)
         title = name if process is None else f"{self.title(process)} ({name})"
         return ActorLost(
             f"{title} died: {_first_line(error)}; the run was stopped and nothing was written: run it again, with "
@@ -315,7 +320,7 @@ class Deployment:
 
 
 def receivers_first(topology: Topology) -> list[UnitProcess]:
-    by_name = {process.name: process for process in topology.units}
+    by_name = topology.process_of
     done: dict[str, UnitProcess] = {}
 
     def add(name: str) -> None:

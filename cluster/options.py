@@ -31,7 +31,8 @@ class Placement:
 
 @dataclass(frozen=True)
 class RayOptions:
-    """How a plan runs on Ray. `batch_size` is events per batch at the shufflers; `window` is messages on their way
+    """How a plan runs on Ray. `sinks` is how many processes collect the matches of its queries. `batch_size` is events
+    per batch at the shufflers; `window` is messages on their way
     from one actor to another; `emulate` is the capacity per second that units pretend to have, by process name or,
     under "", for all. `metrics` shows what actors do to Prometheus, see docs/profiling.md. `address` names a Ray
     cluster to connect to, if this program is not connected yet. `wait_for_nodes_s` is how long nodes may take that are
@@ -47,9 +48,10 @@ class RayOptions:
     emulate: Mapping[str, Capacity] = field(default_factory=dict)
     metrics: bool = True
     wait_for_nodes_s: float | None = None
+    sinks: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("shufflers", "batch_size", "window"):
+        for name in ("shufflers", "sinks", "batch_size", "window"):
             if getattr(self, name) < 1:
                 raise DeployError(f"{name} must be at least 1, got {getattr(self, name)}")
 

@@ -35,7 +35,7 @@ class RayLive:
 
     def __init__(self, plan: Plan, source: TraceSource, *, limits: Limits, options: RayOptions) -> None:
         check_structure(plan)
-        self.topology = Topology(plan, options.shufflers)
+        self.topology = Topology(plan, options.shufflers, sinks=options.sinks)
         self._stopped = threading.Event()
         self._source = TraceBlocks(source, stopped=self._stopped)
         self._limits, self._options = limits, options
@@ -79,21 +79,26 @@ class RayLive:
 
     def _collected(self, deployment: Deployment, nothing: tuple[pa.Table, ...]) -> Iterator[NewMatches]:
         """Asks all sinks at once and waits for the first that answers, until everything has been fed."""
-        sinks = list(deployment.sinks.items())
-        finals = [NOTHING_YET] * len(sinks)
-        asked = {sink.arriving.remote(_PATIENCE_S): part for part, (_, sink) in enumerate(sinks)}
+        parts = sorted(deployment.topology.sink_of)
+        place_of = {part: place for place, part in enumerate(parts)}
+        finals = [NOTHING_YET] * len(parts)
+        asked = {sink.arriving.remote(_PATIENCE_S): name for name, sink in deployment.sinks.items()}
         while asked:
             call = deployment.first_of(list(asked), _PATIENCE_S)
             self._raise_failure()
             if call is None:
                 continue
-            part = asked.pop(call)
-            name, sink = sinks[part]
-            table, finals[part] = deployment.result(call, name)
+            name = asked.pop(call)
+            found, told = deployment.result(call, name)
+            for part, final_us in zip(deployment.topology.sink_parts[name], told, strict=True):
+                finals[place_of[part]] = final_us
             if not self._fed.is_set():
-                asked[sink.arriving.remote(_PATIENCE_S)] = part
-            if table is not None:
-                yield NewMatches((*nothing[:part], table, *nothing[part + 1 :]), tuple(finals))
+                asked[deployment.sinks[name].arriving.remote(_PATIENCE_S)] = name
+            if found:
+                tables = list(nothing)
+                for part, table in found.items():
+                    tables[place_of[part]] = table
+                yield NewMatches(tuple(tables), tuple(finals))
         self._raise_failure()
 
     def _feed(self, session: Session) -> None:

@@ -9,7 +9,7 @@ from actors.group import Limits
 from actors.latency import LatencySummary
 from actors.outlet import Outcome, OutletSpec
 from actors.ray_unit import UnitStatus
-from actors.reports import OperatorReport, operator_report
+from actors.reports import OperatorReport, UnitReport, operator_report
 from cluster.deployment import Deployment
 from cluster.feeding import BlockSource
 from cluster.local import Watching
@@ -46,7 +46,7 @@ class RayRuntime:
         check_structure(plan)
         self._outlet = outlet
         self._source, self._limits, self._options = source, limits, options
-        self.topology = Topology(plan, options.shufflers)
+        self.topology = Topology(plan, options.shufflers, sinks=options.sinks)
         schema = source.format.schema
         self._attributes = needed_attributes([bind(part.query, schema) for part in plan.parts], schema)
 
@@ -79,8 +79,9 @@ class RayRuntime:
 
 def _look(deployment: Deployment, watch: Watching) -> None:
     if watch.due:
-        topology, statuses = deployment.topology, deployment.statuses()
-        watch.look([_part_reports(topology, part, statuses, 0.0) for part in range(len(topology.plan.parts))])
+        topology = deployment.topology
+        units = _units_by_part(topology, deployment.statuses())
+        watch.look([_part_reports(topology, part, mine, 0.0) for part, mine in enumerate(units)])
 
 
 def run_report(deployment: Deployment, session: Session, seconds: float) -> RayRun:
@@ -99,17 +100,20 @@ def run_report(deployment: Deployment, session: Session, seconds: float) -> RayR
 
 
 def _operator_reports(topology: Topology, statuses: list[UnitStatus], seconds: float) -> tuple[OperatorReport, ...]:
-    parts = range(len(topology.plan.parts))
-    return tuple(report for part in parts for report in _part_reports(topology, part, statuses, seconds))
+    units = _units_by_part(topology, statuses)
+    return tuple(report for part, mine in enumerate(units) for report in _part_reports(topology, part, mine, seconds))
 
 
-def _part_reports(
-    topology: Topology, part: int, statuses: list[UnitStatus], seconds: float
-) -> tuple[OperatorReport, ...]:
+def _part_reports(topology: Topology, part: int, units: list[UnitReport], seconds: float) -> tuple[OperatorReport, ...]:
     plan = topology.plan.parts[part]
-    names = {process.name for process in topology.units if process.part == part}
-    # Operators that share a process share its time.
-    mine = [status for status in statuses if status.name in names]
-    units = [replace(report, busy_s=status.busy_s) for status in mine for report in status.units]
     reports = [operator_report(plan, operator, units, seconds) for operator in plan.operators]
     return tuple(report for report in reports if report is not None)
+
+
+def _units_by_part(topology: Topology, statuses: list[UnitStatus]) -> list[list[UnitReport]]:
+    """The units of each part; operators that share a process share its time."""
+    units: list[list[UnitReport]] = [[] for _ in topology.plan.parts]
+    for status in statuses:
+        for report in status.units:
+            units[report.part].append(replace(report, busy_s=status.busy_s))
+    return units

@@ -190,17 +190,20 @@ class Session:
 
     def take(self) -> tuple[pa.Table, ...]:
         """The matches that came since the last call, a table for each part of the plan."""
-        return tuple(self._ask(sink.take, name) for name, sink in self._deployment.sinks.items())
+        found = {name: self._ask(sink.take, name) for name, sink in self._deployment.sinks.items()}
+        return self._deployment.topology.by_part(found)
 
     def outcomes(self) -> tuple[Outcome, ...]:
         """What became of the matches of each part of the plan, in its sink and in its root units."""
         topology = self._deployment.topology
-        found: list[list[Outcome]] = [[outcome] for outcome in self.take()]
-        for process in topology.units:
-            root = topology.plan.parts[process.part].root.name
-            if not isinstance(found[process.part][0], pa.Table) and any(name == root for name, _ in process.units):
-                found[process.part].append(self._ask(self._deployment.units[process.name].outcome, process.name))
-        return tuple(joined(outcomes) for outcomes in found)
+        found: dict[int, list[Outcome]] = {
+            part: [outcome] for part, outcome in zip(sorted(topology.sink_of), self.take(), strict=True)
+        }
+        if any(not isinstance(outcome, pa.Table) for (outcome,) in found.values()):
+            for name, unit in self._deployment.units.items():
+                for part, outcome in self._ask(unit.outcomes, name).items():
+                    found[part].append(outcome)
+        return tuple(joined(outcomes) for outcomes in found.values())
 
     def _ask(self, method: Any, name: str, *arguments: Any) -> Any:
         call = method.remote(*arguments)

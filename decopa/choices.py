@@ -10,8 +10,10 @@ from typing import Literal, get_args
 
 #: Strategies that plan from statistics; the first is the default wherever there are some.
 COST_BASED = ("decopa", "decopa-paper", "exhaustive", "hybrid", "state", "rip", "centralized")
+#: Strategies that decide what several queries share; the first is the default for several queries.
+WORKLOAD_STRATEGIES = ("shared", "mcep", "mcep-prefix", "reordering-only", "sharing-only", "trivial")
 #: `left-deep` alone needs no statistics.
-STRATEGIES = ("left-deep", *COST_BASED)
+STRATEGIES = ("left-deep", *COST_BASED, *WORKLOAD_STRATEGIES)
 #: What `decopa scale` compares unless it is told otherwise.
 SCALED_STRATEGIES = ("decopa", "hybrid", "centralized")
 

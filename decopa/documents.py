@@ -109,14 +109,23 @@ def read_json(content: str | bytes, *, name: str, error: type[DecoPaError]) -> A
 
 
 def read_document(
-    content: str | bytes, *, format: str, version: int, name: str, error: type[DecoPaError], remedy: str
+    content: str | bytes,
+    *,
+    format: str,
+    version: int | tuple[int, ...],
+    name: str,
+    error: type[DecoPaError],
+    remedy: str,
 ) -> Document:
-    """The object in the text, if it is of this format and version; `remedy` says how to get a good one."""
+    """The object in the text, if it is of this format and of a version that is known; `remedy` says how to get a good
+    one."""
     found = read_json(content, name=name, error=error)
     if not isinstance(found, dict) or found.get("format") != format:
         raise error(f'{name} is of another kind: it has no "format": "{format}"; {remedy}')
-    if found.get("version") != version:
-        raise error(f"{name} has version {found.get('version')!r}, this decopa reads version {version}; {remedy}")
+    known = version if isinstance(version, tuple) else (version,)
+    if found.get("version") not in known or isinstance(found.get("version"), bool):
+        reads = " and ".join(map(str, known))
+        raise error(f"{name} has version {found.get('version')!r}, this decopa reads version {reads}; {remedy}")
     return Document(found, name, error)
 
 

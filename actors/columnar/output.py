@@ -11,9 +11,11 @@ from shuffler.rows.batch import Array
 
 #: Matches per chunk of output: small enough to stay in the processor's cache until the next operator reads it.
 CHUNK = 32_768
-#: Rows per block of result columns. Matches of one block are put in order where they are; those of several have to be
-#: copied together. The system gives memory to a block as it fills, so a large one costs nothing until then.
+#: Most rows per block of result columns. Matches of one block are put in order where they are; those of several have to
+#: be copied together.
 BLOCK = 1 << 22
+#: Blocks grow by this factor from a chunk on: a query that finds little reserves little.
+_GROWTH = 8
 
 
 @dataclass
@@ -26,10 +28,11 @@ class Counters:
 
 
 class OutputBlocks:
-    """Room for output columns: each chunk is a view of a block that is never written again."""
+    """Room for output columns: each chunk is a view of a block that is never written again. Blocks have at most
+    `rows`."""
 
     def __init__(self, types: Mapping[str, np.dtype], rows: int) -> None:
-        self._types, self._rows = types, rows
+        self._types, self._most, self._rows = types, rows, min(rows, CHUNK)
         self._columns: dict[str, Array] = {}
         self._used = self._size = 0
 
@@ -37,6 +40,7 @@ class OutputBlocks:
         """Columns with room for `wanted` rows."""
         if self._size - self._used < wanted:
             self._size, self._used = max(self._rows, wanted), 0
+            self._rows = min(self._most, _GROWTH * self._rows)
             self._columns = {name: np.empty(self._size, dtype) for name, dtype in self._types.items()}
         return {name: column[self._used : self._used + wanted] for name, column in self._columns.items()}
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from decopa.planning.subquery import SubQuery
 from decopa.query.binding import BoundQuery
 from decopa.query.kernel import ConditionWriter, Constants
 from decopa.query.predicate import Attr, Predicate, aliases_of
-from shuffler.rows.batch import length_of, start_of
+from shuffler.rows.batch import Array, length_of, start_of
 from shuffler.rows.layout import Layout, layout_of, member_column
 
 
@@ -34,17 +36,30 @@ class Side:
         return cls(sub_query, layout_of(bound, sub_query))
 
 
+class Read(NamedTuple):
+    """A column by its physical name; one that is only `copied` is taken as 64 bits."""
+
+    name: str
+    copied: bool = False
+
+    def of(self, columns: Mapping[str, Array]) -> Array:
+        column = columns[self.name]
+        return column.view(np.int64) if self.copied else column
+
+
 class PairWriter:
     """Collects source and the columns that it reads.
 
     In the source, `p<n>` is a value of the probe row, `S<n>[j]` one of the stored row at place j, `G<n>` and `H<n>`
-    are member columns of groups of the probe and the stored row.
+    are member columns of groups of the probe and the stored row. Columns that are only copied to the match are read
+    apart from those that are looked at, as 64 bits whatever they mean: loops then differ by how many there are of them,
+    not by which, and many queries share one.
     """
 
     def __init__(self, bound: BoundQuery, probe: Side, store: Side) -> None:
         self.bound, self.probe, self.store = bound, probe, store
-        self.probe_columns: list[str] = []
-        self.store_columns: list[str] = []
+        self.probe_columns: list[Read] = []
+        self.store_columns: list[Read] = []
         self.probe_heaps: list[tuple[str, str]] = []
         self.store_heaps: list[tuple[str, str]] = []
         self.constants = Constants()
@@ -53,12 +68,15 @@ class PairWriter:
         self.checks: list[str] = []
         self.group_checks: list[str] = []
         #: (output column, source of its value) for each column of the match that a pair makes
-        self.outputs: list[tuple[str, str]] = []
+        self.outputs: list[tuple[Read, str]] = []
+        #: Columns that are gathered after the loop, which then tells which rows match: output column -> the column of
+        #: the probe row or None, and that of the stored row or None. Of both it is the earlier or the later time.
+        self.gathered: dict[str, tuple[str | None, str | None]] = {}
         self._positive = probe.sub_query.positive(bound.query)
 
     def p(self, logical: str) -> str:
         """A value of the probe row."""
-        return f"p{_register(self.probe_columns, self.probe.layout.place(logical))}"
+        return f"p{_register(self.probe_columns, Read(self.probe.layout.place(logical)))}"
 
     def carries(self, logical: str) -> bool:
         """Whether the probe row has a column for it; a time may be missing where tighter ones make it needless."""
@@ -66,7 +84,15 @@ class PairWriter:
 
     def s(self, logical: str) -> str:
         """A value of the stored row."""
-        return f"S{_register(self.store_columns, self.store.layout.place(logical))}[j]"
+        return f"S{_register(self.store_columns, Read(self.store.layout.place(logical)))}[j]"
+
+    def copied_from_probe(self, name: str) -> str:
+        """A column of the probe row that goes into the match as it is."""
+        return f"p{_register(self.probe_columns, Read(name, copied=True))}"
+
+    def copied_from_store(self, name: str) -> str:
+        """A column of the stored row that goes into the match as it is."""
+        return f"S{_register(self.store_columns, Read(name, copied=True))}[j]"
 
     def of(self, alias: str, logical: str) -> str:
         """A value of the row that binds `alias`."""

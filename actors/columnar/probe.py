@@ -40,6 +40,7 @@ class ProbeKernel:
     form: Form = Form.EXISTS
     _room: int = CHUNK
     _scratch: tuple[Indices, ...] = field(default=(), repr=False)
+    _pairs: tuple[Indices, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         assert (self.output is None) == (self.form in (Form.EXISTS, Form.COUNT))
@@ -65,15 +66,33 @@ class ProbeKernel:
                 arrays = 4 if self.form is Form.BY_END else 1
                 self._scratch = tuple(np.empty(self._room, dtype=np.int64) for _ in range(arrays))
             columns = self.output.room(self._room)
-            written = [columns[name] for name, _ in self.writer.outputs]
+            gathers = bool(self.writer.gathered)
+            if gathers and (not self._pairs or len(self._pairs[0]) < self._room):
+                self._pairs = tuple(np.empty(self._room, dtype=np.int64) for _ in range(2))
+            written = list(self._pairs) if gathers else [read.of(columns) for read, _ in self.writer.outputs]
             row, found, compared, wanted = call(row, batch.length, *arguments, *self._scratch, *written)
             row, found = int(row), int(found)
             counters.comparisons += int(compared)
             if found:
+                if gathers:
+                    self._gather(batch, store, columns, found)
                 self.output.take(found)
                 yield found, {name: column[:found] for name, column in columns.items()}
             elif row < batch.length:  # one probe row alone has more candidates than there is room for
                 self._room = 2 * max(self._room, int(wanted))
+
+    def _gather(self, batch: Batch, store: Store, columns: dict[str, Array], found: int) -> None:
+        """Writes the columns of the pairs that the loop has found."""
+        rows, places = (one[:found] for one in self._pairs)
+        for name, (probe, stored) in self.writer.gathered.items():
+            out = columns[name][:found]
+            if probe is not None:
+                batch.columns[probe].take(rows, out=out, mode="clip")
+            if stored is not None and probe is not None:
+                fold = np.minimum if name == "min_ts" else np.maximum
+                fold(out, store.columns[stored].take(places), out=out)
+            elif stored is not None:
+                store.columns[stored].take(places, out=out, mode="clip")
 
     def count(self, batch: Batch, store: Store, counters: Counters) -> int:
         """How many matches rows of the batch make with stored rows."""
@@ -103,8 +122,8 @@ class ProbeKernel:
                 store.head,
                 store.cursor,
             ]
-        arguments += [batch.columns[name] for name in writer.probe_columns]
-        arguments += [store.columns[name] for name in writer.store_columns]
+        arguments += [read.of(batch.columns) for read in writer.probe_columns]
+        arguments += [read.of(store.columns) for read in writer.store_columns]
         arguments += [batch.heaps[alias][name] for alias, name in writer.probe_heaps]
         arguments += [store.heap(alias, name) for alias, name in writer.store_heaps]
         arguments += self._constants

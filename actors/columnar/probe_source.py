@@ -27,7 +27,7 @@ def probe_source(writer: PairWriter, form: Form, *, hashed: bool) -> str:
         Form.EXISTS: ["found"],
     }[form]
     if form in (Form.BY_ROW, Form.BY_END):
-        arguments += [f"O{n}" for n in range(len(writer.outputs))]
+        arguments += [f"O{n}" for n in range(2 if writer.gathered else len(writer.outputs))]
     read = [f"p{n} = P{n}[row]" for n in range(len(writer.probe_columns))]
     load = [*read, f"lower = {_folded('max', writer.lower)}", f"upper = {_folded('min', writer.upper)}"]
     check = [f"ok = {' & '.join(writer.checks) or 'True'}"]
@@ -35,6 +35,8 @@ def probe_source(writer: PairWriter, form: Form, *, hashed: bool) -> str:
         check.append("if ok:")
         check += [indent(block, "    ") for block in writer.group_checks]
     write = [f"O{n}[u] = {value}" for n, (_, value) in enumerate(writer.outputs)]
+    if writer.gathered:
+        write = ["O0[u] = row", "O1[u] = j"]
     text = (HASHED if hashed else BAND)[form].replace("<arguments>", ", ".join(arguments))
     text = text.replace("<ends>", ends)
     for mark, lines in {

@@ -26,6 +26,8 @@ class OperatorSpec:
     memory: StateMemory = field(default_factory=StateMemory)
     #: Matches are not asked for, only their number: batches that are yielded have a length and no columns.
     counting: bool = False
+    #: Loops find pairs of rows only, so that many queries share them; their columns are gathered afterwards.
+    gathering: bool = False
 
     @property
     def roles(self) -> Roles:

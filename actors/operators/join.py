@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from actors.columnar.output import BLOCK, CHUNK, Counters, OutputBlocks
-from actors.columnar.pair_writer import PairWriter, Side
+from actors.columnar.pair_writer import PairWriter, Read, Side
 from actors.columnar.probe import ProbeKernel
 from actors.columnar.probe_loops import Form
 from actors.columnar.store import Store
@@ -137,7 +137,7 @@ def _kernel(
     writer, equal = write_pairing(spec.bound, pairing)
     form = Form.COUNT
     if blocks is not None:
-        write_outputs(writer, output)
+        write_outputs(writer, output, gathered=spec.gathering)
         form = Form.BY_END if by_end else Form.BY_ROW
     return ProbeKernel(writer, spec.bound.query.window_us, equal, spec.code_of, blocks, form)
 
@@ -168,16 +168,29 @@ def _passed_rule(pairing: Pairing) -> str | None:
     return "weak" if all(one or other for one, other in zip(bounded, shared, strict=True)) else None
 
 
-def write_outputs(writer: PairWriter, output: Layout) -> None:
-    """Where each column of a match comes from: the probe row, the stored row, or both for the ends of its span."""
+def write_outputs(writer: PairWriter, output: Layout, *, gathered: bool = False) -> None:
+    """Where each column of a match comes from: the probe row, the stored row, or both for the ends of its span.
+
+    Where columns are `gathered` after the loop, the same loop serves all queries with the same conditions.
+    """
     probing = writer.probe.sub_query.positive(writer.bound.query)
-    for name in output.columns:
-        owner = _owner(name, output)
-        if owner is not None:
-            writer.outputs.append((name, writer.p(name) if owner in probing else writer.s(name)))
-        else:
+    probe, store = writer.probe.layout, writer.store.layout
+    owners = {name: _owner(name, output) for name in output.columns}
+    if gathered:
+        for name, owner in owners.items():
+            here = None if owner is not None and owner not in probing else probe.place(name)
+            writer.gathered[name] = here, None if owner in probing else store.place(name)
+        return
+    for name, owner in owners.items():
+        if owner in probing:
+            writer.outputs.append((Read(name, copied=True), writer.copied_from_probe(probe.place(name))))
+    for name, owner in owners.items():
+        if owner is not None and owner not in probing:
+            writer.outputs.append((Read(name, copied=True), writer.copied_from_store(store.place(name))))
+    for name, owner in owners.items():
+        if owner is None:
             fold = "min" if name == "min_ts" else "max"
-            writer.outputs.append((name, f"{fold}({writer.p(name)}, {writer.s(name)})"))
+            writer.outputs.append((Read(name), f"{fold}({writer.p(name)}, {writer.s(name)})"))
 
 
 def _owner(name: str, output: Layout) -> str | None:

@@ -13,10 +13,11 @@ from actors.columnar.store import Store
 from actors.operators.base import LogicState, OperatorSpec
 from actors.operators.pairing import Pairing, equality_columns
 from actors.operators.row_sets import NEGATED, PENDING
+from decopa.planning.times import earliest, latest
 from decopa.query.predicate import aliases_of
 from shuffler.routing.table import END_OF_STREAM, NOTHING_YET
 from shuffler.rows.batch import Array, Batch
-from shuffler.rows.layout import Layout, earliest, latest
+from shuffler.rows.layout import Layout
 
 #: Column with the last moment at which a negated match can end that still blocks a row.
 DEADLINE = "#deadline"

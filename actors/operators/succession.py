@@ -151,7 +151,7 @@ class _SuccessionKernel:
         call = jit.load(self._source, helpers=HELPERS).succeed
         while places[1] < right.length:
             columns = {} if self._blocks is None else self._blocks.room(self._room)
-            written = [columns[name] for name, _ in self.writer.outputs]
+            written = [read.of(columns) for read, _ in self.writer.outputs]
             found, compared = call(places, self._room, self.window_us, *inputs, *written)
             found = int(found)
             counters.comparisons += int(compared)
@@ -169,8 +169,8 @@ class _SuccessionKernel:
 
     def _columns(self, left: Batch, right: Batch) -> Sequence[Array]:
         writer = self.writer
-        found = [right.columns[name] for name in writer.probe_columns]
-        found += [left.columns[name] for name in writer.store_columns]
+        found = [read.of(right.columns) for read in writer.probe_columns]
+        found += [read.of(left.columns) for read in writer.store_columns]
         found += [right.heaps[alias][name] for alias, name in writer.probe_heaps]
         return found + [left.heaps[alias][name] for alias, name in writer.store_heaps]
 

@@ -31,9 +31,9 @@ from shuffler.rows.strings import StringPool
 
 @dataclass(frozen=True)
 class UnitsState:
-    """Units of copy `copy` of part `part` of a plan; `numbers` is for whoever hosts them."""
+    """Units of copy `copy` of the part of a plan with key `part`; `numbers` is for whoever hosts them."""
 
-    part: int
+    part: str
     copy: int
     group: GroupState
     numbers: Mapping[str, int] = field(default_factory=dict)
@@ -51,11 +51,14 @@ class ShufflerState:
 class UnitsCodec:
     """Encodes and decodes units of one part of a plan; `strings` is the pool of the process it works in.
 
-    The pool must still know the strings of a state that is encoded: do it before the units go on.
+    The pool must still know the strings of a state that is encoded: do it before the units go on. `key` finds the
+    part in a checkpoint; older ones tell parts by their `place` in the plan.
     """
 
-    def __init__(self, routing: RoutingTable, bound: BoundQuery, strings: StringPool, *, part: int = 0) -> None:
-        self._routing, self._part = routing, part
+    def __init__(
+        self, routing: RoutingTable, bound: BoundQuery, strings: StringPool, *, key: str = "", place: int = 0
+    ) -> None:
+        self._routing, self.key, self._place = routing, key, place
         self._codecs = {
             operator.name: {
                 name: BatchCodec(bound, layout_of(bound, rows.sub_query), strings)
@@ -73,6 +76,7 @@ class UnitsCodec:
             "part": state.part,
             "copy": state.copy,
             "units": [_unit_to(key, unit, group.senders[key]) for key, unit in group.units.items()],
+            **({"views": [[*key, _sender_to(sender)] for key, sender in group.views.items()]} if group.views else {}),
             "numbers": dict(state.numbers),
         }
         return write_state(header, self._rows_of(group))
@@ -83,8 +87,8 @@ class UnitsCodec:
         with refusing(where):
             _check_kind(header, "units", where)
             check_plan(header["plan"], self._routing, where)
-            if header["part"] != self._part:
-                raise CheckpointError(f"{where} is of part {header['part']} of the plan, not of part {self._part}")
+            if not self._is_mine(header):
+                raise CheckpointError(f"{where} is of part {header['part']} of the plan, not of part {self.key}")
             rows: dict[tuple[str, int], dict[str, Batch]] = {}
             for one in stored:
                 rows.setdefault((one.operator, one.unit), {})[one.name] = self._decoded(one)
@@ -100,7 +104,14 @@ class UnitsCodec:
                 senders[key] = _sender_from(item["sender"])
             if rows:
                 raise ValueError("it has rows of units that it does not list")
-            return UnitsState(self._part, _whole(header["copy"]), GroupState(units, senders), _numbers(header))
+            views = {
+                (self._routing.plan.operator(name).name, _whole(number)): _sender_from(sender)
+                for name, number, sender in header.get("views", [])
+            }
+            return UnitsState(self.key, _whole(header["copy"]), GroupState(units, senders, views), _numbers(header))
+
+    def _is_mine(self, header: Mapping[str, Any]) -> bool:
+        return bool(header["part"] in (self.key, self._place) and not isinstance(header["part"], bool))
 
     def _rows_of(self, group: GroupState) -> Iterator[StoredRows]:
         for (operator, number), unit in group.units.items():
@@ -118,9 +129,24 @@ class UnitsCodec:
         return rows
 
 
-def encode_shuffler(routings: Sequence[RoutingTable], state: ShufflerState) -> bytes:
+def part_key(content: bytes | pa.Buffer, where: str, keys: Sequence[str]) -> str:
+    """The key of the part that a state is of, one of `keys`; older states tell it by its place among them."""
+    header, _ = read_state(content, where, verified=True)
+    with refusing(where):
+        _check_kind(header, "units", where)
+        part = header["part"]
+        if part in keys:
+            return str(part)
+        if isinstance(part, int) and not isinstance(part, bool) and 0 <= part < len(keys):
+            return keys[part]
+    raise CheckpointError(f"{where} is of part {part}, which the plan does not have; go on with the plan that it has")
+
+
+def encode_shuffler(routings: Sequence[RoutingTable], state: ShufflerState, keys: Sequence[str] = ()) -> bytes:
+    """`keys` are those of the plan's parts; without them parts are told by their place."""
     header = {
         "kind": "shuffler",
+        **({"keys": list(keys)} if keys else {}),
         "plans": [plan_document(routing) for routing in routings],
         "number": state.number,
         "feeders": [
@@ -133,19 +159,30 @@ def encode_shuffler(routings: Sequence[RoutingTable], state: ShufflerState) -> b
 
 
 def decode_shuffler(
-    routings: Sequence[RoutingTable], content: bytes | pa.Buffer, where: str, *, verified: bool = False
+    routings: Sequence[RoutingTable],
+    content: bytes | pa.Buffer,
+    where: str,
+    *,
+    verified: bool = False,
+    keys: Sequence[str] = (),
 ) -> ShufflerState:
-    """What `encode_shuffler` was given; a CheckpointError says why `where` cannot be used."""
+    """What `encode_shuffler` was given, in the order of the routings, whose keys are `keys`; a CheckpointError says why
+    `where` cannot be used."""
     header, _ = read_state(content, where, verified=verified)
     with refusing(where):
         _check_kind(header, "shuffler", where)
-        if len(header["plans"]) != len(routings):
+        if len(header["plans"]) != len(routings) or len(header["feeders"]) != len(routings):
             raise CheckpointError(f"{where} is of {len(header['plans'])} queries, the plan has {len(routings)}")
-        for document, routing in zip(header["plans"], routings, strict=True):
-            check_plan(document, routing, where)
+        places = list(range(len(routings)))
+        if keys and "keys" in header:
+            if sorted(header["keys"]) != sorted(keys):
+                raise CheckpointError(f"{where} is of other parts of a plan; go on with the plan that it has")
+            places = [header["keys"].index(key) for key in keys]
+        for place, routing in zip(places, routings, strict=True):
+            check_plan(header["plans"][place], routing, where)
         feeders = tuple(
             tuple({leaf: _sender_from(sender) for leaf, sender in senders.items()} for senders in feeder)
-            for feeder in header["feeders"]
+            for feeder in (header["feeders"][place] for place in places)
         )
         return ShufflerState(_whole(header["number"]), feeders, _numbers(header))
 
@@ -156,6 +193,7 @@ def plan_document(routing: RoutingTable) -> dict[str, Any]:
         "query": str(routing.plan.query),
         "slices": routing.plan.slices,
         "shufflers": routing.shufflers,
+        **({"viewed": dict(routing.viewed)} if routing.viewed else {}),
         "operators": {operator.name: _operator_document(operator) for operator in routing.plan.operators},
     }
 
@@ -182,7 +220,7 @@ def check_split(saved: Mapping[str, Any], mine: Mapping[str, Any], where: str) -
 
 
 #: What an operator does; its other properties say on how many units.
-_WORK = ("positions", "closed", "inputs")
+_WORK = ("positions", "closed", "inputs", "view")
 
 
 def _operator_document(operator: PlanOperator) -> dict[str, Any]:
@@ -192,6 +230,9 @@ def _operator_document(operator: PlanOperator) -> dict[str, Any]:
         "inputs": list(operator.inputs),
         "units": operator.units,
         "partitioned": operator.partitioned,
+        **(
+            {} if operator.view is None else {"view": [operator.view.part, operator.view.operator, operator.view.names]}
+        ),
     }
 
 

@@ -34,9 +34,11 @@ def rescale(old: RoutingTable, new: RoutingTable, states: Iterable[GroupState]) 
     check_rescalable(old, new)
     units: dict[tuple[str, int], UnitState] = {}
     senders: dict[tuple[str, int], SenderState] = {}
+    views: dict[tuple[str, int], SenderState] = {}
     for state in states:
         units.update(state.units)
         senders.update(state.senders)
+        views.update(state.views)
     new_units: dict[tuple[str, int], UnitState] = {}
     new_senders: dict[tuple[str, int], SenderState] = {}
     for operator in new.plan.operators:
@@ -49,7 +51,14 @@ def rescale(old: RoutingTable, new: RoutingTable, states: Iterable[GroupState]) 
             for number, unit in enumerate(_dealt(old, new, operator, [units[key] for key in keys])):
                 new_units[operator.name, number] = unit
                 new_senders[operator.name, number] = _fresh_sender(new, operator, [senders[key] for key in keys])
-    return GroupState(new_units, new_senders)
+    new_views: dict[tuple[str, int], SenderState] = {}
+    for operator in new.plan.views:
+        saved = [sender for (name, _), sender in views.items() if name == operator.name]
+        if len(saved) != len(old.senders(operator)):
+            raise CheckpointError(f"the checkpoint has no state of view {operator.name}; it is not complete")
+        for number in range(len(new.senders(operator))):
+            new_views[operator.name, number] = _fresh_sender(new, operator, saved)
+    return GroupState(new_units, new_senders, new_views)
 
 
 def rescale_feeders(old: RoutingTable, new: RoutingTable, states: Sequence[FeederState]) -> tuple[FeederState, ...]:

@@ -150,14 +150,14 @@ class Coordinator:
             except NotWritten as err:
                 failure = err
         topology = self._deployment.topology
-        tables = self._with_unpublished([results[name] for name in topology.sink_names])
+        tables = self._with_unpublished(topology.by_part(results))
         try:
             if failure is not None:
                 raise failure
             states: dict[str, StoredState] = {name: results[name] for name in self._deployment.units}
             shufflers = zip(topology.shuffler_names, topology.shuffler_keys, strict=True)
             for number, (name, key) in enumerate(shufflers):
-                payload = encode_shuffler(topology.routing, ShufflerState(number, results[name]))
+                payload = encode_shuffler(topology.routing, ShufflerState(number, results[name]), topology.titles)
                 states[key] = self._store.write_state(pending.number, key, payload, self._attempt)
             position = pending.place.position
             if position is not None:

@@ -17,7 +17,8 @@ from typing import Any
 
 from actors.group import Limits
 from actors.outlet import check_rows_only
-from actors.state.codec import UnitsCodec, UnitsState, decode_shuffler
+from actors.state.codec import UnitsCodec, UnitsState, decode_shuffler, part_key
+from actors.state.host import decode_host, encode_host
 from actors.state.migrate import rescale, rescale_feeders
 from cluster.checkpoint.coordinator import SOURCE, Coordinator, Merge, NodeLeaving, Published
 from cluster.checkpoint.output import MatchOutput
@@ -110,7 +111,7 @@ class CheckpointedRuntime:
         #: When the attempt before last got something done; None before the first one did.
         self._progressed_s: float | None = None
         self._recorder: Recording | None = None
-        self.topology = Topology(plan, options.shufflers)
+        self.topology = Topology(plan, options.shufflers, sinks=options.sinks)
         schema = source.format.schema
         self._attributes = needed_attributes([bind(part.query, schema) for part in plan.parts], schema)
 
@@ -268,7 +269,7 @@ def restore(store: CheckpointStore, manifest: Manifest, topology: Topology, form
     if saved.plan == topology.plan and saved.shufflers == topology.shufflers:
         units = {process.name: payloads[process.name] for process in topology.units}
         feeders = {
-            name: decode_shuffler(topology.routing, payloads[key], name, verified=True).feeders
+            name: decode_shuffler(topology.routing, payloads[key], name, verified=True, keys=topology.titles).feeders
             for name, key in zip(topology.shuffler_names, topology.shuffler_keys, strict=True)
         }
         return Restored(units, feeders)
@@ -276,23 +277,27 @@ def restore(store: CheckpointStore, manifest: Manifest, topology: Topology, form
 
 
 def _rescaled(old: Topology, new: Topology, form: EventFormat, payloads: dict[str, bytes]) -> Restored:
-    if len(old.plan.parts) != len(new.plan.parts):
+    if sorted(old.titles) != sorted(new.titles):
         raise CheckpointError("the checkpoint is of other queries; go on with those")
-    units: dict[str, bytes] = {}
+    shufflers = [
+        decode_shuffler(old.routing, payloads[name], name, verified=True, keys=old.titles) for name in old.shuffler_keys
+    ]
+    saved: dict[str, list[Any]] = {key: [] for key in old.titles}
+    for process in old.units:
+        for content in decode_host(payloads[process.name], f"the checkpoint of {process.name}", verified=True):
+            saved[part_key(content, process.name, old.titles)].append(content)
+    dealt: dict[int, bytes] = {}
     feeders: list[tuple[Any, ...]] = [() for _ in range(new.shufflers)]
-    shufflers = [decode_shuffler(old.routing, payloads[name], name, verified=True) for name in old.shuffler_keys]
-    for part, (before, after) in enumerate(zip(old.routing, new.routing, strict=True)):
-        bound, strings = bind(after.plan.query, form.schema), StringPool()
-        codec = UnitsCodec(before, bound, strings, part=part)
-        groups = [
-            codec.decode(payloads[process.name], f"the checkpoint of {process.name}", verified=True).group
-            for process in old.units
-            if process.part == part
-        ]
-        payload = UnitsCodec(after, bound, strings, part=part).encode(
-            UnitsState(part, 0, rescale(before, after, groups))
-        )
-        units |= {process.name: payload for process in new.units if process.part == part}
-        dealt = rescale_feeders(before, after, [shuffler.feeders[part] for shuffler in shufflers])
-        feeders = [(*mine, more) for mine, more in zip(feeders, dealt, strict=True)]
+    for part, after in enumerate(new.routing):
+        key = new.titles[part]
+        place = old.titles.index(key)
+        before, strings = old.routing[place], StringPool()
+        bound = bind(after.plan.query, form.schema)
+        codec = UnitsCodec(before, bound, strings, key=key, place=place)
+        groups = [codec.decode(one, f"the checkpoint of {key}", verified=True).group for one in saved[key]]
+        state = UnitsState(key, 0, rescale(before, after, groups))
+        dealt[part] = UnitsCodec(after, bound, strings, key=key, place=part).encode(state)
+        more = rescale_feeders(before, after, [shuffler.feeders[place] for shuffler in shufflers])
+        feeders = [(*mine, one) for mine, one in zip(feeders, more, strict=True)]
+    units = {process.name: encode_host([dealt[part] for part in new.held_by(process)]) for process in new.units}
     return Restored(units, dict(zip(new.shuffler_names, feeders, strict=True)))

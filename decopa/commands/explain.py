@@ -34,6 +34,7 @@ def register(commands: Subparsers) -> None:
 
 def explain_command(args: argparse.Namespace) -> None:
     from decopa.files import check_writable, write_text
+    from decopa.planning.workload.statistics import part_statistics
     from decopa.report.explain import explain
 
     if args.html is not None:
@@ -46,9 +47,10 @@ def explain_command(args: argparse.Namespace) -> None:
         priced = None
         if args.stats is not None:
             statistics = read_statistics(args.stats)
-            for part in plan.parts:
-                statistics.check_fits(part.query)
-            priced = priced_parts(args, plan, [statistics] * len(plan.parts))
+            for query in plan.queries:
+                statistics.check_fits(query)
+            known = part_statistics(plan, [statistics] * len(plan.reported))
+            priced = priced_parts(args, plan, [one for one in known if one is not None])
         if len(args.plans) > 1:
             print(f"{path}:")
         print(explain(plan, priced, color=sys.stdout.isatty(), width=width()), end="")

@@ -39,7 +39,7 @@ def plan_command(args: argparse.Namespace) -> None:
     if args.out is not None:
         check_writable(args.out, args.overwrite, suffixes=())
     from decopa.report.explain import explain
-    from decopa.runs.planning import choose_plan
+    from decopa.runs.planning import choose_plan, per_part
 
     informed = args.stats is not None or args.trace is not None
     notices: tuple[str, ...] = ()
@@ -56,6 +56,6 @@ def plan_command(args: argparse.Namespace) -> None:
         return
     for notice in (*notices, *measured, *chosen.notices):
         tell("note", notice)
-    known = [one for query, one in zip(queries, statistics) for _ in query.branches]
-    priced = priced_parts(args, chosen.plan, known) if known else None
+    known = per_part(chosen.plan, queries, statistics)
+    priced = priced_parts(args, chosen.plan, [one for one in known if one is not None]) if statistics else None
     print(explain(chosen.plan, priced, color=sys.stderr.isatty(), width=width()), end="", file=sys.stderr)

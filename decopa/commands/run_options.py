@@ -111,6 +111,7 @@ def add_runtime_arguments(run: argparse.ArgumentParser) -> None:
         "else a Ray is started for the run)",
     )
     ray.add_argument("--shufflers", metavar="N", type=count, help="processes that deal out events (default: 1)")
+    ray.add_argument("--sinks", metavar="N", type=count, help="processes that collect matches (default: 1)")
     add_placement_arguments(ray)
     add_wait_argument(ray)
     add_dry_run_argument(ray)
@@ -284,6 +285,7 @@ def spec_of(args: argparse.Namespace) -> RunSpec:
     ray = RayOptions(
         address=args.address,
         shufflers=args.shufflers or 1,
+        sinks=args.sinks or 1,
         placement=Placement(args.placement or PLACEMENTS[0], dict(args.pin) or None),
         replay=Replay(args.speed, args.rate),
         emulate={"": chosen.capacity} if args.emulate else {},

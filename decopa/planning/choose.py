@@ -82,7 +82,7 @@ def ranked(
     searched = worlds if len(space.query.aliases) <= _SEARCHED_POSITIONS else worlds[:1]
     splits = [split for world in searched for split in least_work_splits(world, capacity)]
     found = list(dict.fromkeys(candidates(space, units, capacity, reading, splits, processors=processors, seed=seed)))
-    shared = units if processors is None else min(processors, units)
+    shared = max(1, units if processors is None else min(processors, units))  # a lone position has no units
     costs = np.array([[_log_cost(one, world, capacity, reading, shared) for one in found] for world in worlds])
     regrets = (costs - costs.min(axis=1, keepdims=True)).max(axis=0)
     totals = [_log_work(one, space, capacity) for one in found]

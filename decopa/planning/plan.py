@@ -1,14 +1,15 @@
-"""Plans are data: operators with their inputs, units and partition flags (Defs. 3 and 4), to and from JSON."""
+"""Plans are data: parts of operators with their inputs, units and partition flags (Defs. 3 and 4), to and from JSON."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 
 import networkx as nx
 
-from decopa.documents import Document, read_document
+from decopa.documents import Document, as_document, read_document
 from decopa.errors import PlanError, QueryError
 from decopa.language.text.parser import parse
 from decopa.planning.roles import Roles, Rule, roles_of
@@ -16,8 +17,29 @@ from decopa.planning.subquery import SubQuery
 from decopa.query.query import Query
 
 FORMAT = "decopa-plan"
-VERSION = 1
+#: Plans of parts that have hosts of their own are written as version 1, others as version 2; both are read.
+VERSIONS = (1, 2)
 MAX_UNITS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Takes the matches of an operator of another part, by the part's key and the operator's name. `positions` says of
+    each event what it is called here and what there."""
+
+    part: str
+    operator: str
+    positions: tuple[tuple[str, str], ...]
+
+    def __post_init__(self) -> None:
+        if len(dict(self.positions)) < len(self.positions):
+            raise PlanError(f"the view of {self.part}/{self.operator} names an event twice")
+        object.__setattr__(self, "positions", tuple(sorted(self.positions)))
+
+    @property
+    def names(self) -> dict[str, str]:
+        """What each event that is called so here is called there."""
+        return dict(self.positions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +49,9 @@ class PlanOperator:
 
     `hosts` numbers the processing units that it runs on, where operators share them (all on one is the centralized
     baseline); without it the operator has its units to itself.
+
+    With a `view` it has no inputs: its matches are those of an operator of another part, renamed, filtered down to what
+    its sub-query demands, and cut down to the columns that are needed here.
     """
 
     name: str
@@ -35,8 +60,11 @@ class PlanOperator:
     units: int = 1
     partitioned: bool = False
     hosts: tuple[int, ...] = ()
+    view: View | None = None
 
     def __post_init__(self) -> None:
+        if self.view is not None and self.inputs:
+            raise PlanError(f"operator {self.name}: a view takes its matches from another part, so it has no inputs")
         if self.hosts and len(self.hosts) != self.units:
             raise PlanError(f"operator {self.name}: {len(self.hosts)} hosts for {self.units} units; name one for each")
         if not self.name:
@@ -51,11 +79,16 @@ class QueryPlan:
 
     With `slices` n > 1, n copies of the plan take turns: the stream is cut into batches of two windows, each of which
     overlaps the next by one window, and every n-th batch goes to the same copy (the RIP-inspired baseline of 7.1).
+
+    A `fragment` reports nothing: others have views of its matches. `key` tells a part from the others of a plan, and
+    finds its state in a checkpoint whatever place it has there; by default it is the query's name (see `Plan.keys`).
     """
 
     query: Query
     operators: tuple[PlanOperator, ...]
     slices: int = 1
+    key: str = ""
+    fragment: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.slices <= MAX_UNITS:
@@ -98,7 +131,13 @@ class QueryPlan:
 
     @property
     def leaves(self) -> tuple[PlanOperator, ...]:
-        return tuple(operator for operator in self.operators if not operator.inputs)
+        """The operators that stand for events as they come."""
+        return tuple(one for one in self.operators if not one.inputs and one.view is None)
+
+    @property
+    def views(self) -> tuple[PlanOperator, ...]:
+        """The operators that take matches of other parts."""
+        return tuple(one for one in self.operators if one.view is not None)
 
     @property
     def root(self) -> PlanOperator:
@@ -120,6 +159,9 @@ class QueryPlan:
     def _roles(self) -> dict[str, Roles]:
         found = {}
         for operator in self.operators:
+            if operator.view is not None:
+                found[operator.name] = Roles(Rule.VIEW)
+                continue
             inputs = self.inputs(operator)
             found[operator.name] = roles_of(
                 self.query,
@@ -145,19 +187,68 @@ class QueryPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """Plans for a workload: one per OR-free query, in the workload's order."""
+    """Plans for a workload: one part per OR-free query, in the workload's order, and the fragments that they share.
+
+    With `hosts`, all parts share that many processing units, and the hosts of operators are numbers of theirs;
+    otherwise every part has units of its own.
+    """
 
     parts: tuple[QueryPlan, ...]
+    hosts: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.hosts <= MAX_UNITS:
+            raise PlanError(f"a plan has at most {MAX_UNITS} hosts, got {self.hosts}")
+        given = [part.key for part in self.parts if part.key]
+        if len(set(given)) < len(given):
+            twice = next(key for key in given if given.count(key) > 1)
+            raise PlanError(f"two parts of the plan have the key '{twice}'; give each its own")
+
+    @cached_property
+    def reported(self) -> tuple[int, ...]:
+        """The places of the parts that report matches, one for each OR-free query."""
+        return tuple(place for place, part in enumerate(self.parts) if not part.fragment)
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        """The OR-free queries, in the workload's order."""
+        return tuple(self.parts[place].query for place in self.reported)
+
+    @cached_property
+    def place_of(self) -> dict[str, int]:
+        """Where each part is, by its key."""
+        return {key: place for place, key in enumerate(self.keys)}
+
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        """A name for each part that stays the same when others come and go: the one it was given, else its query's,
+        numbered where several parts have the same."""
+        total, seen = Counter(part.query.name for part in self.parts), Counter[str]()
+        keys: list[str] = []
+        taken = {part.key for part in self.parts if part.key}
+        for part in self.parts:
+            name = part.query.name
+            seen[name] += 1
+            key = part.key or (name if total[name] == 1 else f"{name}.{seen[name]}")
+            while not part.key and key in taken:  # a query may be called what another one's alternative would be
+                key += "+"
+            taken.add(key)
+            keys.append(key)
+        return tuple(keys)
 
     def __repr__(self) -> str:
         return f"Plan({'; '.join(map(_shown, self.parts))})"
 
     def to_json(self) -> str:
+        plain = not self.hosts and not any(part.key or part.fragment or part.views for part in self.parts)
         document = {
             "format": FORMAT,
-            "version": VERSION,
+            "version": VERSIONS[0] if plain else VERSIONS[1],
+            **({} if plain else {"hosts": self.hosts}),
             "queries": [
                 {
+                    **({"key": part.key} if part.key else {}),
+                    **({"fragment": True} if part.fragment else {}),
                     "query": str(part.query),
                     "slices": part.slices,
                     "operators": [
@@ -170,6 +261,7 @@ class Plan:
                             "units": operator.units,
                             "partitioned": operator.partitioned,
                             "hosts": list(operator.hosts),
+                            **({} if operator.view is None else {"view": _view_to(operator.view)}),
                         }
                         for operator in part.operators
                     ],
@@ -183,9 +275,10 @@ class Plan:
     def from_json(cls, text: str) -> Plan:
         """Reads what `to_json` wrote; anything else is refused with the place that is wrong."""
         document = read_document(
-            text, format=FORMAT, version=VERSION, name="the plan", error=PlanError, remedy="make it with `decopa plan`"
+            text, format=FORMAT, version=VERSIONS, name="the plan", error=PlanError, remedy="make it with `decopa plan`"
         )
-        return cls(tuple(_part_from(part) for part in document.objects("queries")))
+        hosts = document.value("hosts", int) if "hosts" in document else 0
+        return cls(tuple(_part_from(part) for part in document.objects("queries")), hosts)
 
 
 def _shown(part: QueryPlan) -> str:
@@ -207,10 +300,27 @@ def _part_from(part: Document) -> QueryPlan:
             units=item.value("units", int),
             partitioned=item.value("partitioned", bool),
             hosts=_hosts(item),
+            view=_view_from(item),
         )
         for item in part.objects("operators")
     ]
-    return QueryPlan(query, tuple(operators), part.value("slices", int) if "slices" in part else 1)
+    slices = part.value("slices", int) if "slices" in part else 1
+    key, fragment = part.value("key", str) if "key" in part else "", "fragment" in part and part.value("fragment", bool)
+    return QueryPlan(query, tuple(operators), slices, key, fragment)
+
+
+def _view_to(view: View) -> dict[str, object]:
+    return {"part": view.part, "operator": view.operator, "positions": view.names}
+
+
+def _view_from(item: Document) -> View | None:
+    if "view" not in item:
+        return None
+    view = as_document(item.value("view", dict), f"{item.where}: view", PlanError)
+    names = view.value("positions", dict)
+    if not names or not all(isinstance(name, str) for name in names.values()):
+        view.fail("'positions' must say for each alias of the view what it is called in the other part")
+    return View(view.value("part", str), view.value("operator", str), tuple(names.items()))
 
 
 def _hosts(item: Document) -> tuple[int, ...]:

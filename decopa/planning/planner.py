@@ -9,7 +9,7 @@ from costmodel.capacity import Capacity
 from costmodel.formulas import RateModel
 from costmodel.rates import QueryRates, model_for
 from costmodel.statistics import Statistics
-from decopa.choices import COST_BASED, Objective, Reading
+from decopa.choices import COST_BASED, WORKLOAD_STRATEGIES, Objective, Reading
 from decopa.errors import PlanError, did_you_mean
 from decopa.planning import baselines
 from decopa.planning.algorithm1 import construct_as_printed
@@ -22,6 +22,8 @@ from decopa.planning.price import price_plan
 from decopa.planning.split import SplitSpace
 from decopa.planning.units import to_plan
 from decopa.planning.validate import check_structure
+from decopa.planning.workload.packing import packed
+from decopa.planning.workload.planner import WorkloadPlanning, plan_shared
 from decopa.query.constant import constant_notices
 from decopa.query.query import Query
 
@@ -61,16 +63,19 @@ def plan_workload(
     seed: int = 1,
     objective: Objective | None = None,
     processors: int | None = None,
+    seconds: float | None = None,
 ) -> PlanningResult:
     """Plans every OR-free query; the units are divided so that the slowest of them is as fast as possible.
 
     `statistics` are those of all queries, or one for each. `objective` is the capacity's own by default. `processors`
-    is how many the units of a plan share: 1 in one process; by default each has its own.
+    is how many the units of a plan share: 1 in one process; by default each has its own. `seconds` is how long a
+    search for what queries share may take.
     """
     if objective is not None:
         capacity = replace(capacity, objective=objective)
-    if strategy not in COST_BASED:
-        raise PlanError(f"unknown strategy '{strategy}'{did_you_mean(strategy, COST_BASED)}")
+    known_strategies = (*COST_BASED, *WORKLOAD_STRATEGIES)
+    if strategy not in known_strategies:
+        raise PlanError(f"unknown strategy '{strategy}'{did_you_mean(strategy, known_strategies)}")
     if units < 1:
         raise PlanError(f"a plan needs at least one unit, got {units}")
     notices: list[str] = []
@@ -81,9 +86,13 @@ def plan_workload(
         known |= dict.fromkeys(query.branches, its_statistics)
     branches = [branch for query in queries for branch in query.branches]
     planner = _Planner(known, capacity, strategy, reading, model, seed, notices, processors)
-    shares = planner.divide(branches, units)
-    parts = tuple(planner.part(branch, share) for branch, share in zip(branches, shares, strict=True))
-    plan = Plan(parts)
+    shares = planner.divide(branches, units) if strategy in COST_BASED else None
+    if strategy in WORKLOAD_STRATEGIES:
+        plan = plan_shared(branches, planner.workload_planning(seconds), units=units, strategy=strategy)
+    elif shares is None:
+        plan = planner.packed(branches, units)
+    else:
+        plan = Plan(tuple(planner.part(branch, share) for branch, share in zip(branches, shares, strict=True)))
     check_structure(plan)
     candidates = planner.candidates.get(branches[0], ()) if len(branches) == 1 else ()
     return PlanningResult(plan, tuple(dict.fromkeys(notices)), tuple(Plan((one,)) for one in candidates))
@@ -109,20 +118,42 @@ class _Planner:
         self._spaces: dict[Query, SplitSpace] = {}
         self._scalings: dict[tuple[Query, int], float] = {}
 
-    def divide(self, branches: Sequence[Query], units: int) -> list[int]:
-        """Units per query: the next ones always to the query that sustains least."""
+    def divide(self, branches: Sequence[Query], units: int) -> list[int] | None:
+        """Units per query: the next ones always to the query that sustains least. None if there are more operators
+        than units, so that queries have to share these."""
         if len(branches) == 1:
             return [units]
         least = [max(1, len(baselines.split_of_plan(baselines.state_parallel(branch)))) for branch in branches]
         if sum(least) > units:
-            share, extra = divmod(units, len(branches))
-            return [max(1, share + (1 if place < extra else 0)) for place in range(len(branches))]
+            return None
         given = list(least)
         step = max(1, (units - sum(given)) // 16)  # coarse first: each step plans a query anew
         while (spare := units - sum(given)) > 0:
             slowest = min(range(len(branches)), key=lambda place: self._sustained(branches[place], given[place]))
             given[slowest] += min(step, spare)
         return given
+
+    def packed(self, branches: Sequence[Query], units: int) -> Plan:
+        """Each query planned for one unit per operator, and all operators packed on the units."""
+        plan = Plan(tuple(self._narrow(branch) for branch in branches))
+        loads = [self._loads(part) for part in plan.parts]
+        return packed(plan, units, lambda part, operator: loads[part][operator.name])
+
+    def workload_planning(self, seconds: float | None) -> WorkloadPlanning:
+        known, capacity = self.statistics, self.capacity
+        alone = _Planner(known, capacity, "decopa", self.reading, self.model, self.seed, [], 1)
+        return WorkloadPlanning(known, capacity, alone._narrow, self.reading, self.model, self.seed, seconds)
+
+    def _narrow(self, branch: Query) -> QueryPlan:
+        if self.strategy in ("centralized", "rip"):
+            return baselines.centralized(branch)
+        space = self._space(branch)
+        return self._on_one_unit(space, len(baselines.split_of_plan(baselines.state_parallel(branch))))
+
+    def _loads(self, part: QueryPlan) -> dict[str, float]:
+        """The share of a unit's time that each operator takes."""
+        priced = price_plan(part, self.statistics[part.query], self.capacity, reading=self.reading, model=self.model)
+        return {one.operator.name: one.busy_share for one in priced.operators}
 
     def _sustained(self, branch: Query, units: int) -> float:
         if (branch, units) not in self._scalings:

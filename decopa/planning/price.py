@@ -14,7 +14,7 @@ from costmodel.rates import QueryRates, model_for
 from costmodel.statistics import Statistics
 from costmodel.throughput import AssignedOperator, Limit, Scaling, largest_scaling, load_at
 from decopa.choices import Reading
-from decopa.planning.plan import PlanOperator, QueryPlan
+from decopa.planning.plan import Plan, PlanOperator, QueryPlan
 from decopa.planning.roles import Rule
 from decopa.planning.split import SplitSpace, Step
 
@@ -66,6 +66,13 @@ def units_of(plan: QueryPlan) -> int:
     hosts = {host for operator in plan.operators for host in operator.hosts}
     own = sum(operator.units for operator in plan.operators if operator.inputs and not operator.hosts)
     return (len(hosts) + own) * plan.slices
+
+
+def plan_units(plan: Plan) -> int:
+    """Processing units that all parts of a plan take together."""
+    if not plan.hosts:
+        return sum(map(units_of, plan.parts))
+    return len({host for part in plan.parts for operator in part.operators for host in operator.hosts})
 
 
 def price_plan(

@@ -28,6 +28,7 @@ class Rule(Enum):
     KLEENE_UNARY = "kleene-unary"
     KLEENE_BINARY = "kleene-binary"
     NEGATION = "negation"
+    VIEW = "view"
     NEXT = "next"
 
 
@@ -68,7 +69,7 @@ class Roles:
     @property
     def may_deal(self) -> tuple[int, ...]:
         """The sides that units may share (Def. 5): either of a join, BOTH of a NEXT with a key, else `main` only."""
-        if self.rule is Rule.LEAF:
+        if self.rule in (Rule.LEAF, Rule.VIEW):
             return ()
         if self.rule is Rule.NEXT and self.keys is not None:
             return (BOTH,)

@@ -13,6 +13,7 @@ from decopa.planning.plan import Plan, PlanOperator, QueryPlan
 from decopa.planning.roles import Roles, Rule
 from decopa.planning.subquery import negated_part, whole
 from decopa.planning.succession import problems
+from decopa.planning.workload.validate import workload_problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +27,17 @@ class Violation:
 
 def check_structure(plan: Plan | QueryPlan) -> None:
     """Raises PlanError with the first violation, if there is any."""
-    parts = plan.parts if isinstance(plan, Plan) else (plan,)
-    for part in parts:
-        for violation in violations(part):
-            raise PlanError(f"operator {violation.operator}: {violation.message} [{violation.rule}]")
+    found = plan_violations(plan) if isinstance(plan, Plan) else violations(plan)
+    for violation in found:
+        raise PlanError(f"operator {violation.operator}: {violation.message} [{violation.rule}]")
+
+
+def plan_violations(plan: Plan) -> Iterator[Violation]:
+    """Every violation of the rules of parts, then of those of the plan as a whole."""
+    for part in plan.parts:
+        yield from violations(part)
+    if plan.hosts or any(part.fragment or part.views for part in plan.parts):
+        yield from (Violation(*problem) for problem in workload_problems(plan))
 
 
 def violations(plan: QueryPlan) -> Iterator[Violation]:
@@ -69,6 +77,8 @@ def _operator(plan: QueryPlan, operator: PlanOperator) -> Iterator[tuple[str, st
     if kleene:
         yield "kleene-alias", f"'{sorted(kleene)[0]}' is closed but is no KL position of the query"
         return
+    if operator.view is not None:
+        return  # what it takes from another part is checked with the plan as a whole
     if not inputs:
         if len(sub_query.aliases) != 1 or sub_query.closed:
             yield "leaf", "has no input, so it must be one position, not closed; give it inputs"

@@ -10,8 +10,9 @@ from costmodel.logarithms import MAX_VALUE
 from decopa.choices import Reading
 from decopa.errors import PlanError
 from decopa.planning.plan import Plan, PlanOperator, QueryPlan
-from decopa.planning.price import OperatorFigures, PricedPlan, units_of
+from decopa.planning.price import OperatorFigures, PricedPlan, plan_units, units_of
 from decopa.report.rewriting import rewriting_lines
+from decopa.report.sharing import sharing_lines
 from decopa.report.table import GAP, aligned, widths_of
 from decopa.report.tree import columns_of, padded, printable, tree_rows, wrapped
 
@@ -37,12 +38,16 @@ def explain(
     blocks = []
     for index, part in enumerate(parts):
         blocks.append("\n".join(_block(part, None if priced is None else priced[index], paint, width)))
-    if len(parts) > 1:
-        units = sum(units_of(part) for part in parts)
+    if len(parts) > 1 and isinstance(plan, Plan):
         slowest = min(priced, key=lambda one: one.scaling.log_scaling) if priced else None
         sustained = f"; {slowest.plan.query.name}: {verdict(slowest)}" if slowest else ""
-        total = f"{len(parts)} queries on {counted(units, 'unit')} in total{printable(sustained)}"
-        blocks.append(paint(total, _BOLD))
+        fragments = len(parts) - len(plan.reported)
+        shared = f" and {counted(fragments, 'fragment')} that they share" if fragments else ""
+        units = counted(plan_units(plan), "unit")
+        total = f"{len(plan.reported)} queries{shared} on {units} in total{printable(sustained)}"
+        sharing = [printable(line) for line in sharing_lines(plan, priced)]
+        lines = [more for line in sharing for more in textwrap.wrap(line, width, subsequent_indent="  ")]
+        blocks.append("\n".join([paint(total, _BOLD), *lines]))
     return "\n\n".join(blocks) + "\n"
 
 
@@ -186,6 +191,8 @@ class _Paint:
 def _block(part: QueryPlan, priced: PricedPlan | None, paint: _Paint, width: int) -> list[str]:
     """Head and tree of one query."""
     query = printable(" ".join(str(part.query).split()))
+    if part.fragment:
+        query = query.replace("QUERY", "FRAGMENT", 1)
     lines = []
     working = sum(1 for operator in part.operators if operator.inputs)
     head = f"{counted(working, 'operator')} on {counted(units_of(part), 'unit')}"

@@ -61,10 +61,10 @@ def _matches(result: RunResult) -> str:
 
 def _plans(result: RunResult) -> str:
     """The plans on a page of their own inside the notebook, so that its style and the notebook's do not mix."""
-    queries = tuple(dict.fromkeys(part.query for part in result.plan.parts))
+    queries = tuple(dict.fromkeys(result.plan.queries))
     if not result.statistics or len(queries) != len(result.statistics):
         return plan_html(result.plan)
-    known = zip(result.plan.parts, per_part(queries, result.statistics))
+    known = zip(result.plan.parts, per_part(result.plan, queries, result.statistics))
     drawn = [NamedPlan(result.strategy, price_plan(part, one, DEFAULT_CAPACITY)) for part, one in known if one]
     if not drawn:
         return plan_html(result.plan)

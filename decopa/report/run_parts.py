@@ -18,7 +18,7 @@ def part_summaries(
     queries: Sequence[Query], result: RunResult, planning: Planning, *, busy: bool = False
 ) -> list[PartSummary]:
     """One for each part of the plan; with `busy` also the share of the run that its units should have been busy."""
-    statistics = per_part(queries, result.statistics)
+    statistics = per_part(result.plan, queries, result.statistics)
     known = [one for one in statistics if one is not None]
     shares: list[dict[str, float]] = [{} for _ in result.plan.parts]
     if busy and len(known) == len(statistics) and result.seconds > 0:
@@ -37,7 +37,7 @@ def part_summaries(
 
 def sustainable_rate(queries: Sequence[Query], result: RunResult, planning: Planning) -> Sustainable | None:
     """The highest event rate that the plan should sustain, if statistics tell."""
-    statistics = per_part(queries, result.statistics)
+    statistics = per_part(result.plan, queries, result.statistics)
     known = [one for one in statistics if one is not None]
     if not known or len(known) < len(statistics):
         return None

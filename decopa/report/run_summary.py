@@ -95,7 +95,8 @@ class _Tree:
 
     def _head(self) -> Iterator[str]:
         part, plan = self._part, self._part.plan
-        query = f"{plan.query.name}: {plan.query.pattern} WITHIN {duration_text(plan.query.window_us)}"
+        kind = "fragment " if plan.fragment else ""
+        query = f"{kind}{plan.query.name}: {plan.query.pattern} WITHIN {duration_text(plan.query.window_us)}"
         for line in textwrap.wrap(printable(query), self._width, subsequent_indent="  "):
             yield self._paint(line, _BOLD)
         working = sum(1 for operator in plan.operators if operator.inputs)
@@ -225,7 +226,7 @@ def figures(
 def matches_text(result: RunResult) -> str:
     """`12 (far_apart 5, same_bike 7)`: how many, and of which query if there are several."""
     total = f"{result.match_count:,}"
-    names = list(dict.fromkeys(part.query.name for part in result.plan.parts))
+    names = list(dict.fromkeys(query.name for query in result.plan.queries))
     if len(names) < 2 or result.published is not None or result.counted is not None:
         return total
     found = {one["values"]: one["counts"] for one in result.matches.column("query").value_counts().to_pylist()}

@@ -29,7 +29,8 @@ def _below(part: QueryPlan, operator: PlanOperator, lead: str, below: str, seen:
     again = operator.name in seen
     inputs = () if again else part.inputs(operator)
     seen.add(operator.name)
-    label = printable(f"{operator.name} {sub_query_text(part, operator)}")
+    origin = "" if operator.view is None else f" of {operator.view.part}"
+    label = printable(f"{operator.name} {sub_query_text(part, operator)}{origin}")
     yield TreeRow(lead, below + ("│  " if inputs else "   "), label, operator, again)
     for place, source in enumerate(inputs):
         last = place == len(inputs) - 1

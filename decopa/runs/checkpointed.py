@@ -80,7 +80,7 @@ def run_checkpointed(
     spec = _settled(spec) if saved is None else _as_before(spec, store)
     if saved is not None:
         plan = Plan.from_json(saved.plan)
-        if [branch for query in queries for branch in query.branches] != [part.query for part in plan.parts]:
+        if [branch for query in queries for branch in query.branches] != list(plan.queries):
             raise CheckpointError(f"{store.location} belongs to another query; name another folder for this one")
         spec = replace(spec, planning=replace(spec.planning, plan=plan))
     prepared = prepare(_reading(spec, saved), queries, predictions=predictions, phase=watch.phase)

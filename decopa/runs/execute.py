@@ -45,7 +45,7 @@ def run_spec(
 def execute(prepared: Prepared, watch: Watch | None = None, *, interleaving: random.Random | None = None) -> RunResult:
     """Runs to the end of the events; the result has the notices of the preparation and those of the run."""
     watch = watch or Watch()
-    known = per_part(prepared.queries, prepared.statistics)
+    known = per_part(prepared.plan, prepared.queries, prepared.statistics)
     guard = Guard.of(prepared.plan, known, prepared.source.span_us, prepared.spec.limits, watch.warn)
     if prepared.spec.runtime == "ray":
         if interleaving is not None:

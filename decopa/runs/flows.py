@@ -10,6 +10,7 @@ from decopa.choices import EDGES
 from decopa.errors import DeployError
 from decopa.planning.predict import predict
 from decopa.query.binding import bind
+from decopa.runs.planning import per_part
 from decopa.runs.prepare import Prepared
 from shuffler.routing.topology import Topology
 
@@ -17,9 +18,7 @@ from shuffler.routing.topology import Topology
 def predicted_flows(prepared: Prepared) -> dict[tuple[str, str], float]:
     """Bytes of rows by (sending process, receiving process); needs statistics of every query."""
     source, plan = prepared.source, prepared.plan
-    known = [
-        one for query, one in zip(prepared.queries, prepared.statistics) for _ in query.branches if one is not None
-    ]
+    known = [one for one in per_part(plan, prepared.queries, prepared.statistics) if one is not None]
     if len(known) != len(plan.parts):
         raise DeployError("placement EDGES goes by rates; give statistics (--stats, or a trace that can be measured)")
     emitted = [

@@ -111,7 +111,7 @@ class LiveRun:
     def nothing(self) -> pa.Table:
         """A table of no matches, with the columns that every batch has."""
         sinks = []
-        for part in self._plan.parts:
+        for part in (self._plan.parts[place] for place in self._plan.reported):
             bound = bind(part.query, self._source.schema)
             layout = layout_of(bound, part.root.sub_query)
             sinks.append(MatchSink(bound, layout, self._source.format, self._source.strings))

@@ -91,14 +91,12 @@ def predicted_busy_s(
     expected = [predict(part, known, round(span_us)) for part, known in zip(plan.parts, statistics, strict=True)]
     busy = {}
     for process in topology.units:
-        part = plan.parts[process.part]
-        per_second = capacity.per_second_at(part.query.window_us)
-        busy[process.name] = sum(
-            _busy_s(expected[process.part][name], per_second)
-            / part.roles(part.operator(name)).active_units
-            / part.slices
-            for name, _ in process.units
-        )
+        busy[process.name] = 0.0
+        for unit in process.units:
+            part = plan.parts[unit.part]
+            per_second = capacity.per_second_at(part.query.window_us)
+            active = part.roles(part.operator(unit.operator)).active_units
+            busy[process.name] += _busy_s(expected[unit.part][unit.operator], per_second) / active / part.slices
     return busy
 
 
@@ -110,9 +108,9 @@ def predicted_shares(
     busy = predicted_busy_s(plan, statistics, span_us, capacity)
     shares: list[dict[str, float]] = [{} for _ in plan.parts]
     for process in Topology(plan).units:
-        mine = shares[process.part]
-        for name, _ in process.units:
-            mine[name] = max(mine.get(name, 0.0), busy[process.name] / seconds)
+        for unit in process.units:
+            mine = shares[unit.part]
+            mine[unit.operator] = max(mine.get(unit.operator, 0.0), busy[process.name] / seconds)
     return shares
 
 

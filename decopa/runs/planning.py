@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from costmodel.formulas import RateModel
 from costmodel.statistics import Statistics
+from decopa.choices import WORKLOAD_STRATEGIES
 from decopa.errors import PlanError, StatisticsError
 from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan, QueryPlan
 from decopa.planning.planner import MORE_UNITS, plan_workload
+from decopa.planning.price import plan_units
 from decopa.planning.spread import spread_units
+from decopa.planning.workload.packing import packed
+from decopa.planning.workload.statistics import part_statistics
 from decopa.query.query import Query
 from decopa.runs.spec import Planning
 
@@ -48,7 +52,10 @@ def choose_plan(
         notices = [line for query, one in zip(queries, statistics) if one is not None for line in one.check_fits(query)]
         return PlanChoice(fitting_plan(planning.plan, queries), GIVEN, tuple(notices))
     known = {query: one for query, one in zip(queries, statistics) if one is not None}
-    strategy = planning.strategy or (DEFAULT_STRATEGY if known else LEFT_DEEP)
+    several = sum(len(query.branches) for query in queries) > 1
+    strategy = planning.strategy or (
+        LEFT_DEEP if not known else WORKLOAD_STRATEGIES[0] if several else DEFAULT_STRATEGY
+    )
     units = planning.units or 1
     if strategy == LEFT_DEEP or not known:
         return PlanChoice(left_deep_plan(queries, units), LEFT_DEEP)
@@ -63,28 +70,38 @@ def choose_plan(
         model=model,
         processors=processors,
     )
-    made = iter(planned.plan.parts)
-    parts: list[QueryPlan] = []
-    for query in queries:
-        for branch in query.branches:
-            parts.append(next(made) if query in known else spread_units(left_deep(branch), 1))
+    plan = planned.plan
+    if len(informed) < len(queries):
+        made = iter(plan.parts)
+        parts: list[QueryPlan] = []
+        for query in queries:
+            for branch in query.branches:
+                parts.append(next(made) if query in known else spread_units(left_deep(branch), 1))
+        plan = within_units(Plan(tuple(parts)), units) if not plan.hosts else packed(Plan(tuple(parts)), units)
     told = planned.notices
     if planning.units is None:  # one unit is what somebody who asks for none expects
         told = tuple(line for line in told if not line.endswith(MORE_UNITS))
-    return PlanChoice(Plan(tuple(parts)), strategy, told, planned.candidates if len(queries) == 1 else ())
+    return PlanChoice(plan, strategy, told, planned.candidates if len(queries) == 1 else ())
 
 
 def left_deep_plan(queries: Sequence[Query], units: int = 1) -> Plan:
     """A plan that needs no statistics: left-deep in query order, the units dealt out evenly among queries."""
     if units < 1:
         raise PlanError(f"a plan needs at least one unit, got {units}")
-    branches = [branch for query in queries for branch in query.branches]
-    return Plan(tuple(map(spread_units, map(left_deep, branches), _even_shares(units, len(branches)))))
+    return spread_plan(Plan(tuple(left_deep(branch) for query in queries for branch in query.branches)), units)
 
 
 def spread_plan(plan: Plan, units: int) -> Plan:
-    """The same operators on another number of units, dealt out evenly among the parts."""
-    return Plan(tuple(map(spread_units, plan.parts, _even_shares(units, len(plan.parts)))))
+    """The same operators on another number of units, dealt out evenly among the parts; parts share units if there are
+    more of them than units."""
+    if plan.hosts or len(plan.parts) > units:
+        return packed(plan, units)
+    return replace(plan, parts=tuple(map(spread_units, plan.parts, _even_shares(units, len(plan.parts)))))
+
+
+def within_units(plan: Plan, units: int) -> Plan:
+    """The plan, if it takes no more than the units; else its operators packed on them."""
+    return plan if plan_units(plan) <= units else packed(plan, units)
 
 
 def _even_shares(units: int, parts: int) -> list[int]:
@@ -96,7 +113,7 @@ def _even_shares(units: int, parts: int) -> list[int]:
 def fitting_plan(plan: Plan, queries: Sequence[Query]) -> Plan:
     """The plan, if it is one for these queries."""
     wanted = [branch for query in queries for branch in query.branches]
-    planned = [part.query for part in plan.parts]
+    planned = list(plan.queries)
     if planned != wanted:
         odd = next((q for q in planned if q not in wanted), planned[-1] if planned else None)
         named = f" (it has {odd.pattern} WITHIN {odd.window_us} us)" if odd is not None else ""
@@ -120,7 +137,8 @@ def check_measurable(planning: Planning) -> None:
         raise StatisticsError("a live stream cannot be measured before it runs; give statistics or a plan")
 
 
-def per_part(queries: Sequence[Query], statistics: Sequence[Statistics | None]) -> list[Statistics | None]:
-    """One for each query -> one for each part of a plan: OR makes several parts of one query."""
+def per_part(plan: Plan, queries: Sequence[Query], statistics: Sequence[Statistics | None]) -> list[Statistics | None]:
+    """One for each query -> one for each part of a plan: OR makes several parts of one query, and queries may share
+    fragments."""
     known = statistics or [None] * len(queries)
-    return [one for query, one in zip(queries, known, strict=True) for _ in query.branches]
+    return part_statistics(plan, [one for query, one in zip(queries, known, strict=True) for _ in query.branches])

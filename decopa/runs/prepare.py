@@ -87,7 +87,7 @@ def prepare(
     chosen = _probed(spec, chosen, opened, phase)
     said = tuple(line for query in queries for line in constant_notices(query))
     if not spec.planning.force:
-        guard = Guard.of(chosen.plan, per_part(queries, statistics), opened.source.span_us, spec.limits)
+        guard = Guard.of(chosen.plan, per_part(chosen.plan, queries, statistics), opened.source.span_us, spec.limits)
         guard.check(opened.source.row_count, spec.planning.capacity, spec.trace.batch_size)
     if spec.runtime == "ray" and spec.ray.address is None:
         doubts = (*doubts, *_crowding(chosen.plan, spec.ray.shufflers))

@@ -17,10 +17,10 @@ from costmodel.sustainable import SearchResult, Trial, largest_sustainable
 from decopa.choices import PLACEMENTS, Reading
 from decopa.errors import DeployError
 from decopa.planning.plan import Plan
-from decopa.planning.price import units_of
+from decopa.planning.price import plan_units
 from decopa.query.query import Query
 from decopa.runs.model_check import check_loads, predicted_rate
-from decopa.runs.planning import choose_plan
+from decopa.runs.planning import choose_plan, per_part
 from decopa.runs.scale_points import Point, PointKey
 from decopa.runs.spec import Planning
 from shuffler.exchange.outbox import FlushPolicy
@@ -141,7 +141,7 @@ class ScaleTest:
         return Point(
             key.strategy,
             key.units,
-            sum(units_of(part) for part in plan.parts),
+            plan_units(plan),
             predicted,
             bottleneck,
             result.rate / clock,
@@ -164,27 +164,26 @@ class ScaleTest:
         reports: list[dict[str, OperatorReport]] = []
         busy: dict[tuple[int, str], float] = {}
         for part, query_plan in enumerate(plan.parts):
-            processes = {process.name: process for process in topology.units if process.part == part}
-            statuses = [status for status in offered.processes if status.name in processes]
-            units: list[UnitReport] = [unit for status in statuses for unit in status.units]
+            units: list[UnitReport] = [
+                unit for status in offered.processes for unit in status.units if unit.part == part
+            ]
             found = {one.name: operator_report(query_plan, one, units) for one in query_plan.operators}
             reports.append({name: report for name, report in found.items() if report is not None})
-            for status in statuses:
-                hosted = {name for name, _ in processes[status.name].units}
-                if len(hosted) == 1:  # operators that share a process share its time
-                    name = hosted.pop()
-                    busy[part, name] = busy.get((part, name), 0.0) + status.busy_s
+        for status in offered.processes:
+            hosted = {(unit.part, unit.operator) for unit in topology.process_of[status.name].units}
+            if len(hosted) == 1:  # operators that share a process share its time
+                only = hosted.pop()
+                busy[only] = busy.get(only, 0.0) + status.busy_s
         span_us = self._span_us * offered.events / self._events
-        checks = check_loads(plan, self._per_part(), span_us, reports, self._settings.capacity.times(clock), busy)
+        checks = check_loads(plan, self._per_part(plan), span_us, reports, self._settings.capacity.times(clock), busy)
         return [asdict(check) | {"error": check.error} for check in checks]
 
     def _predicted(self, plan: Plan) -> tuple[float, str | None]:
         capacity = self._settings.capacity.for_window(1_000_000)
-        return predicted_rate(plan, self._per_part(), self._span_us, self._events, capacity)
+        return predicted_rate(plan, self._per_part(plan), self._span_us, self._events, capacity)
 
-    def _per_part(self) -> list[Statistics]:
-        pairs = zip(self._queries, self._statistics, strict=True)
-        return [known for query, known in pairs for _ in query.branches]
+    def _per_part(self, plan: Plan) -> list[Statistics]:
+        return [one for one in per_part(plan, self._queries, self._statistics) if one is not None]
 
     def _clock(self, predicted: float) -> float:
         target = self._settings.target_rate

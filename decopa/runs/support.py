@@ -105,6 +105,12 @@ OPTIONS: tuple[Option, ...] = (
         _on(_IN_PROCESS, _NO_RAY),
     ),
     Option(
+        "--sinks",
+        "RayOptions.sinks",
+        lambda spec: spec.ray.sinks != _DEFAULTS.sinks,
+        _on(_IN_PROCESS, _NO_RAY),
+    ),
+    Option(
         "--placement",
         "Placement.strategy",
         lambda spec: spec.ray.placement.strategy != Placement().strategy,

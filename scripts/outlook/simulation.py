@@ -99,15 +99,13 @@ def _processes(
         out = {target: count * shufflers / events for (source, target), count in rows.items() if source == name}
         found[name] = _Process(name, costs.shuffled_s, out)
     for unit in topology.units:
-        part = plan.parts[unit.part]
-        per_second = capacity.per_second_at(part.query.window_us)
-        seconds = sum(
-            per_second.busy(one.ingested.value, one.comparisons.value, one.emitted.value)
-            / part.roles(part.operator(name)).active_units
-            / part.slices
-            for name, _ in unit.units
-            if (one := expected[unit.part][name])
-        )
+        seconds = 0.0
+        for number, _, name, _ in unit.units:
+            part, one = plan.parts[number], expected[number][name]
+            busy = capacity.per_second_at(part.query.window_us).busy(
+                one.ingested.value, one.comparisons.value, one.emitted.value
+            )
+            seconds += busy / part.roles(part.operator(name)).active_units / part.slices
         taken = incoming.get(unit.name, 0.0) or 1.0
         out = {target: count / taken for (source, target), count in rows.items() if source == unit.name}
         found[unit.name] = _Process(unit.name, seconds / taken, out)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from decopa.errors import TraceError
 from shuffler.exchange.codecs import Codecs, needed_attributes
 from shuffler.exchange.outbox import Clock, FlushPolicy, Outbox, Send
-from shuffler.routing.feeder import FeederState, LeafFeeder
+from shuffler.routing.feeder import FeederState, WorkloadFeeder
 from shuffler.routing.table import END_OF_STREAM, NOTHING_YET, Delivery
 from shuffler.routing.topology import Topology
 from shuffler.rows.columns import Place
@@ -64,18 +64,9 @@ class ShufflerNode:
         bounds = [codecs.bound(part) for part in parts]
         self._attributes = needed_attributes(bounds, form.schema)
         self._window_us = max((bound.query.window_us for bound in bounds), default=0)
-        self._feeders = [
-            LeafFeeder(
-                topology.plan.parts[part],
-                bounds[part],
-                self._converter.strings,
-                routing=topology.routing[part],
-                number=number,
-            )
-            for part in parts
-        ]
-        for feeder, saved in zip(self._feeders, state or ()):
-            feeder.restore(saved)
+        self._feeder = WorkloadFeeder(topology.routing, bounds, self._converter.strings, number=number)
+        if state is not None:
+            self._feeder.restore(state)
         self.outbox = Outbox(self.name, topology, codecs.codec, send=send, policy=policy, clock=clock)
         self._last_ts: int | None = None
         #: When events of a paced replay were sent last, and whether some wait in the outbox since.
@@ -103,15 +94,15 @@ class ShufflerNode:
 
     def flush(self, watermark_us: int = NOTHING_YET) -> None:
         """Passes on what waits: the stream has nothing more for the moment, and nothing earlier than the watermark."""
-        for part, feeder in enumerate(self._feeders):
-            self._put(part, feeder.advance(watermark_us))
+        self._put(self._feeder.advance(watermark_us))
         self.outbox.flush(urgent=True)
 
     def barrier(self, number: int) -> tuple[FeederState, ...]:
         """Cuts the stream here: whatever was fed before is before the cut, for every receiver. Returns what it takes to
         go on from here."""
+        self._put(self._feeder.advance(NOTHING_YET))  # no part keeps what is out of its window
         self.outbox.flush(barrier=number)
-        return tuple(feeder.snapshot() for feeder in self._feeders)
+        return self._feeder.snapshot()
 
     def _feed_paced(self, events: EventBatch, start: ReplayStart, replay: Replay) -> None:
         due = start.at_s + replay.arrivals(events.ts, events.first_ordinal - start.first_ordinal, start.first_ts)
@@ -140,14 +131,13 @@ class ShufflerNode:
             begin = end
 
     def _shuffle(self, batch: EventBatch, *, urgent: bool) -> None:
-        for part, feeder in enumerate(self._feeders):
-            self._put(part, feeder.feed(batch))
+        self._put(self._feeder.feed(batch))
         self.events += len(batch)
         if self.outbox.flush(urgent=urgent):  # rows that wait have their strings in the pool
             self._converter.strings.forget_before(int(batch.ts[0]) - 3 * self._window_us)
 
-    def _put(self, part: int, deliveries: Iterable[tuple[int, Delivery]]) -> None:
-        for copy, delivery in deliveries:
+    def _put(self, deliveries: Iterable[tuple[int, int, Delivery]]) -> None:
+        for part, copy, delivery in deliveries:
             self.outbox.put(part, copy, delivery)
 
     def _check_order(self, events: EventBatch, place: Place) -> None:

@@ -1,21 +1,28 @@
-"""Events in, deliveries out: what a shuffler does with a batch of events for one query."""
+"""Events in, deliveries out: what a shuffler does with a batch of events, for one part of a plan and for all."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
 
 from decopa.errors import CheckpointError
 from decopa.planning.plan import QueryPlan
 from decopa.query.binding import BoundQuery
+from decopa.query.pattern import ANY_TYPE
 from shuffler.routing.leaves import LeafSplitter
 from shuffler.routing.slices import Slices
-from shuffler.routing.table import Delivery, RoutingTable, Sender, SenderState
+from shuffler.routing.table import NOTHING_YET, Delivery, RoutingTable, Sender, SenderState
+from shuffler.routing.type_index import TypeIndex
 from shuffler.rows.batch import Batch
 from shuffler.rows.events import EventBatch
 from shuffler.rows.strings import StringPool
 
 #: The senders of a feeder: for each copy of the plan, by leaf.
 FeederState = tuple[Mapping[str, SenderState], ...]
+#: A workload of at most this many parts is told every watermark at once: it costs little, and matches that wait for
+#: one leave as soon as they can.
+FEW_PARTS = 16
 
 
 class LeafFeeder:
@@ -41,14 +48,23 @@ class LeafFeeder:
             for _ in range(plan.slices)
         ]
 
+    @property
+    def event_types(self) -> frozenset[str]:
+        """The types that some leaf takes."""
+        return self._splitter.event_types
+
     def feed(self, events: EventBatch) -> Iterator[tuple[int, Delivery]]:
         """The events, then a watermark at the time of the last one."""
+        yield from self.rows(TypeIndex(events))
+        yield from self.advance(int(events.ts[-1]))
+
+    def rows(self, index: TypeIndex) -> Iterator[tuple[int, Delivery]]:
+        """The events of a batch."""
         for copy, senders in enumerate(self._senders):
-            mine = self._slices.members(events.ts, copy)
-            for leaf, batch in self._splitter.split(events, mine):
+            mine = self._slices.members(index.events.ts, copy)
+            for leaf, batch in self._splitter.split(index, mine):
                 for delivery in senders[leaf.name].rows(self._reported(leaf.name, copy, batch)):
                     yield copy, delivery
-        yield from self.advance(int(events.ts[-1]))
 
     def advance(self, watermark_us: int) -> Iterator[tuple[int, Delivery]]:
         """Promises that no earlier event follows."""
@@ -71,3 +87,67 @@ class LeafFeeder:
     def _reported(self, leaf: str, copy: int, batch: Batch) -> Batch:
         """If the root is a leaf its events are the matches."""
         return self._slices.begun_in(batch, copy) if leaf == self._root else batch
+
+
+class WorkloadFeeder:
+    """Feeds all parts of a plan: an index by type finds the parts that take something of a batch; the others are not
+    looked at.
+
+    A part of a large workload hears of watermarks when it gets rows, or when it is a window behind: what it keeps is
+    bounded, and no match depends on when it hears of one. A part with NOT always hears of them, since matches wait for
+    them there. What it yields is for the part and the copy that come with it.
+    """
+
+    def __init__(
+        self,
+        routing: Sequence[RoutingTable],
+        bounds: Sequence[BoundQuery],
+        strings: StringPool,
+        *,
+        number: int = 0,
+    ) -> None:
+        self._feeders = [
+            LeafFeeder(table.plan, bound, strings, routing=table, number=number)
+            for table, bound in zip(routing, bounds, strict=True)
+        ]
+        self._takers: dict[str, list[int]] = {}
+        for part, feeder in enumerate(self._feeders):
+            for event_type in feeder.event_types:
+                self._takers.setdefault(event_type, []).append(part)
+        prompt = len(bounds) <= FEW_PARTS
+        patience = [0 if prompt or one.query.negations else one.query.window_us for one in bounds]
+        self._patience_us = np.array(patience, dtype=np.int64)
+        self._told_us = np.full(len(bounds), NOTHING_YET, dtype=np.int64)
+        self.watermark_us = NOTHING_YET
+
+    def feed(self, events: EventBatch) -> Iterator[tuple[int, int, Delivery]]:
+        """The events of a batch, then a watermark at the time of the last one where it is due."""
+        index = TypeIndex(events)
+        taking = np.zeros(len(self._feeders), dtype=bool)
+        for event_type in (*index.types, ANY_TYPE):
+            taking[self._takers.get(event_type, [])] = True
+        for part in np.flatnonzero(taking).tolist():
+            for copy, delivery in self._feeders[part].rows(index):
+                yield part, copy, delivery
+        self.watermark_us = now = max(self.watermark_us, int(events.ts[-1]))
+        behind = (self._told_us < now) & (taking | (self._told_us <= now - self._patience_us))
+        yield from self._tell(np.flatnonzero(behind).tolist(), now)
+
+    def advance(self, watermark_us: int) -> Iterator[tuple[int, int, Delivery]]:
+        """Promises every part that no earlier event follows."""
+        self.watermark_us = max(self.watermark_us, watermark_us)
+        yield from self._tell(range(len(self._feeders)), self.watermark_us)
+
+    def _tell(self, parts: Sequence[int], watermark_us: int) -> Iterator[tuple[int, int, Delivery]]:
+        for part in parts:
+            self._told_us[part] = watermark_us
+            for copy, delivery in self._feeders[part].advance(watermark_us):
+                yield part, copy, delivery
+
+    def snapshot(self) -> tuple[FeederState, ...]:
+        return tuple(feeder.snapshot() for feeder in self._feeders)
+
+    def restore(self, states: Sequence[FeederState]) -> None:
+        """Goes on from a snapshot of a feeder of the same plan."""
+        for feeder, state in zip(self._feeders, states, strict=True):
+            feeder.restore(state)

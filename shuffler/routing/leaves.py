@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from decopa.errors import PlanError
 from decopa.planning.plan import PlanOperator, QueryPlan
-from decopa.query.binding import BoundQuery
+from decopa.query.binding import BoundQuery, Derived
 from decopa.query.pattern import ANY_TYPE
+from decopa.query.predicate import Predicate, renamed
 from decopa.query.vector import ColumnEvaluator
-from shuffler.rows.batch import Array, Batch, Indices
+from shuffler.routing.type_index import Rows, TypeIndex
+from shuffler.rows.batch import Array, Batch
 from shuffler.rows.events import EventBatch
-from shuffler.rows.layout import Layout, layout_of
+from shuffler.rows.layout import layout_of
 from shuffler.rows.strings import StringPool
+
+#: What every alias is called where leaves of different queries are compared.
+_ANY = "_"
+
+
+@dataclass(frozen=True)
+class _Leaf:
+    """A leaf and its work; keys are equal where leaves of other queries do the same."""
+
+    operator: PlanOperator
+    alias: str
+    types: tuple[str, ...]
+    filters: tuple[Predicate, ...]
+    filters_key: Hashable
+    #: Name of the column -> name of the attribute, or the column to derive with its key.
+    columns: dict[str, str | tuple[Derived, Hashable]]
 
 
 class LeafSplitter:
@@ -27,118 +46,87 @@ class LeafSplitter:
             )
         self._bound, self._code_of, self._texts_of = bound, strings.pin, lambda codes: strings.decode(codes).to_pylist()
         self._clock = "end" if bound.schema.intervals else "ts"
-        self._leaves = [(leaf, layout_of(bound, leaf.sub_query)) for leaf in plan.leaves]
+        self._leaves = [self._leaf(leaf) for leaf in plan.leaves]
 
-    def split(self, events: EventBatch, mine: Array | None = None) -> Iterator[tuple[PlanOperator, Batch]]:
-        """The batch of each leaf, in plan order; leaves without events are left out. `mine` flags events to look at."""
-        by_types: dict[tuple[str, ...], _Rows] = {}
-        for leaf, layout in self._leaves:
-            (alias,) = leaf.sub_query.aliases
-            types = self._types(alias)
-            if types not in by_types:
-                by_types[types] = _Rows.of_types(events, types, mine, self._clock)
-            batch = self._batch(alias, layout, by_types[types])
-            if batch.length:
-                yield leaf, batch
+    @property
+    def event_types(self) -> frozenset[str]:
+        """The types that some leaf takes; `ANY_TYPE` among them if one takes all."""
+        return frozenset(name for leaf in self._leaves for name in leaf.types)
+
+    def split(self, events: EventBatch | TypeIndex, mine: Array | None = None) -> Iterator[tuple[PlanOperator, Batch]]:
+        """The batch of each leaf, in plan order; leaves without events are left out. `mine` flags events to look at.
+
+        An index is worth making where several plans look at the same events: equal leaves are then built once.
+        """
+        index = events if isinstance(events, TypeIndex) else TypeIndex(events)
+        for leaf in self._leaves:
+            rows = self._passing(leaf, index.rows(leaf.types, mine))
+            if len(rows):
+                columns = {name: self._column(leaf, name, what, rows) for name, what in leaf.columns.items()}
+                yield leaf.operator, Batch(len(rows), columns, {})
 
     def passing(self, events: EventBatch, mine: Array | None = None) -> Array:
         """Flags the events that some leaf takes."""
-        flags = np.zeros(len(events), dtype=bool)
-        for leaf, _ in self._leaves:
-            (alias,) = leaf.sub_query.aliases
-            rows = _Rows.of_types(events, self._types(alias), mine, self._clock)
-            flags[self._passing(alias, rows).places] = True
+        flags, index = np.zeros(len(events), dtype=bool), TypeIndex(events)
+        for leaf in self._leaves:
+            flags[self._passing(leaf, index.rows(leaf.types, mine)).places] = True
         return flags
 
-    def _types(self, alias: str) -> tuple[str, ...]:
-        """The types of the events that a position looks at: of all events where it decides on the type itself."""
+    def _leaf(self, operator: PlanOperator) -> _Leaf:
+        (alias,) = operator.sub_query.aliases
         position = self._bound.query.position(alias)
-        return (ANY_TYPE,) if position.strict else position.types
-
-    def _passing(self, alias: str, rows: _Rows) -> _Rows:
-        """The rows that fulfil the conditions on this position alone."""
+        # A position that decides on the type itself looks at all events.
+        types = (ANY_TYPE,) if position.strict else position.types
         filters = self._bound.filters.get(alias, ())
-        if filters and len(rows.places):
+        derived = {one.name: one for one in self._bound.derived.get(alias, ())}
+        columns: dict[str, str | tuple[Derived, Hashable]] = {}
+        for name in layout_of(self._bound, operator.sub_query).columns:
+            attribute = "ts" if name == "min_ts" else name.partition(".")[2]
+            columns[name] = (derived[attribute], _key(derived[attribute], alias)) if attribute in derived else attribute
+        named = tuple(str(renamed(one, {alias: _ANY})) for one in filters)
+        return _Leaf(operator, alias, types, filters, named, columns)
+
+    def _passing(self, leaf: _Leaf, rows: Rows) -> Rows:
+        """The rows that fulfil the conditions on this position alone."""
+        if not leaf.filters or not len(rows):
+            return rows
+
+        def mask() -> Array:
             evaluator = self._evaluator(rows)
-            mask = np.logical_and.reduce([evaluator.mask(predicate) for predicate in filters])
-            if not mask.all():
-                return rows.where(mask)
-        return rows
+            return np.asarray(np.logical_and.reduce([evaluator.mask(predicate) for predicate in leaf.filters]))
 
-    def _batch(self, alias: str, layout: Layout, rows: _Rows) -> Batch:
-        rows = self._passing(alias, rows)
-        columns = {name: self._column(alias, name, rows) for name in layout.columns}
-        return Batch(len(rows.places), columns, {})
+        return rows.where(leaf.filters_key, mask)
 
-    def _column(self, alias: str, name: str, rows: _Rows) -> Array:
-        if name == "min_ts":
-            return rows.read("ts")
+    def _column(self, leaf: _Leaf, name: str, what: str | tuple[Derived, Hashable], rows: Rows) -> Array:
         if name == "max_ts":  # of events that last
-            return rows.read(self._clock) + self._bound.query.position(alias).delay_us
-        attribute = name.partition(".")[2]
-        if attribute == "id":
+            return self._read(rows, self._clock) + self._bound.query.position(leaf.alias).delay_us
+        if isinstance(what, tuple):
+            derived, key = what
+            return rows.column(key, lambda: self._derived(derived, rows))
+        if what == "id":
             return rows.identities()
-        if attribute == "ordinal":
+        if what == "ordinal":
             return rows.ordinals()
-        for derived in self._bound.derived.get(alias, ()):
-            if derived.name == attribute and derived.types:
-                return rows.is_of(derived.types)
-            if derived.name == attribute and derived.like is not None:
-                return self._evaluator(rows).mask(derived.like).astype(np.int64)
-            if derived.name == attribute:
-                return self._evaluator(rows).derive(derived)
-        return rows.read("id" if attribute == "id text" else attribute)
+        return self._read(rows, "id" if what == "id text" else what)
 
-    def _evaluator(self, rows: _Rows) -> ColumnEvaluator:
-        return ColumnEvaluator(len(rows.places), rows.read, self._bound.column, self._code_of, self._texts_of)
+    def _derived(self, derived: Derived, rows: Rows) -> Array:
+        if derived.types:
+            return rows.is_of(derived.types)
+        if derived.like is not None:
+            return self._evaluator(rows).mask(derived.like).astype(np.int64)
+        return self._evaluator(rows).derive(derived)
 
+    def _read(self, rows: Rows, attribute: str) -> Array:
+        return rows.times() if attribute == self._clock else rows.read(attribute)
 
-class _Rows:
-    """Some rows of a batch of events; a column is gathered when it is first read."""
-
-    def __init__(self, events: EventBatch, places: Indices, clock: str) -> None:
-        self.events, self.places, self.clock = events, places, clock
-        self._gathered: dict[str, Array] = {}
-
-    @classmethod
-    def of_types(cls, events: EventBatch, types: tuple[str, ...], mine: Array | None, clock: str) -> _Rows:
-        """The events of one of the types; each event is taken once, however many types there are. `clock` is the
-        attribute that events are ordered by."""
-        if ANY_TYPE in types:
-            return cls(events, np.arange(len(events.ts)) if mine is None else np.flatnonzero(mine), clock)
-        wanted = _of_types(events, types)
-        if wanted is None:
-            return cls(events, np.empty(0, dtype=np.int64), clock)
-        return cls(events, np.flatnonzero(wanted if mine is None else wanted & mine), clock)
-
-    def is_of(self, types: tuple[str, ...]) -> Array:
-        """1 for each event of one of the types, 0 for the others."""
-        wanted = _of_types(self.events, types)
-        none = np.zeros(len(self.places), dtype=np.int64)
-        return none if wanted is None else wanted.take(self.places).astype(np.int64)
-
-    def where(self, mask: Array) -> _Rows:
-        return _Rows(self.events, self.places[mask], self.clock)
-
-    def read(self, attribute: str) -> Array:
-        if attribute not in self._gathered:
-            column = self.events.ts if attribute == self.clock else self.events.columns[attribute]
-            self._gathered[attribute] = column.take(self.places)
-        return self._gathered[attribute]
-
-    def identities(self) -> Array:
-        return self.events.ids.take(self.places)
-
-    def ordinals(self) -> Array:
-        given = self.events.ordinals
-        return self.places + self.events.first_ordinal if given is None else given.take(self.places)
+    def _evaluator(self, rows: Rows) -> ColumnEvaluator:
+        return ColumnEvaluator(
+            len(rows), lambda name: self._read(rows, name), self._bound.column, self._code_of, self._texts_of
+        )
 
 
-def _of_types(events: EventBatch, types: tuple[str, ...]) -> Array | None:
-    """Flags of the events of one of the types; None if none of them occurs."""
-    codes = [events.type_names.index(name) for name in types if name in events.type_names]
-    if len(codes) <= 1:
-        return events.type_codes == codes[0] if codes else None
-    wanted = np.zeros(len(events.type_names), dtype=np.bool_)
-    wanted[codes] = True
-    return np.asarray(wanted[events.type_codes])
+def _key(derived: Derived, alias: str) -> Hashable:
+    """What a derived column is, whatever its event is called."""
+    parts = derived.inputs if derived.like is None else (derived.like,)
+    texts = tuple(str(renamed(part, {alias: _ANY})) for part in parts)
+    return "derived", texts, derived.axis, derived.types, derived.column

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from decopa.errors import CheckpointError
 from decopa.planning.plan import PlanOperator, QueryPlan
@@ -100,10 +100,12 @@ class Sender:
 
 @dataclass(frozen=True)
 class RoutingTable:
-    """`shufflers` share the events among them, batch by batch, so every leaf has that many senders."""
+    """`shufflers` share the events among them, batch by batch, so every leaf has that many senders. `viewed` is how
+    many units send the matches that each view takes."""
 
     plan: QueryPlan
     shufflers: int = 1
+    viewed: Mapping[str, int] = field(default_factory=dict)
 
     def edges_from(self, operator: PlanOperator) -> tuple[Edge, ...]:
         return tuple(
@@ -119,7 +121,10 @@ class RoutingTable:
         )
 
     def senders(self, operator: PlanOperator) -> tuple[str, ...]:
-        """Names of those who send an operator's matches: its active units, or the shufflers for a leaf."""
+        """Names of those who send an operator's matches: its active units, the shufflers for a leaf, the units of
+        another part for a view."""
+        if operator.view is not None:
+            return tuple(f"{operator.name}/{unit}" for unit in range(self.viewed[operator.name]))
         if not operator.inputs:
             return tuple(f"{operator.name}/shuffler{number}" for number in range(self.shufflers))
         return tuple(f"{operator.name}/{unit}" for unit in range(self.plan.roles(operator).active_units))

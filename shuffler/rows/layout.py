@@ -7,12 +7,12 @@ and times of positions whose order towards later positions is open (projection p
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from decopa.planning.subquery import SubQuery, whole
+from decopa.planning.times import needed_times
 from decopa.query.binding import BoundQuery
 from decopa.query.predicate import Attr, attributes
 from decopa.query.schema import Kind
@@ -72,7 +72,7 @@ def layout_of(bound: BoundQuery, sub_query: SubQuery) -> Layout:
         columns["max_ts"] = INT
     spread = frozenset(positive) if lasting else sub_query.closed  # first and last of a plain event are one time
     _place_times(query.order_constraints, positive, spread, places, single=single)
-    for logical in _needed_times(bound, sub_query):
+    for logical in needed_times(query, sub_query, lasting=bound.lasting):
         if logical not in places:
             columns[logical] = INT
             if logical.rpartition(".")[0] not in spread:
@@ -174,48 +174,3 @@ def _place_times(
             places[f"{alias}.last"] = "max_ts"
             if alias not in closed:
                 places[f"{alias}.first"] = "max_ts"
-
-
-def _needed_times(bound: BoundQuery, sub_query: SubQuery) -> Iterable[str]:
-    """Times of positions that a later order check or negation looks at."""
-    query = bound.query
-    positive, scope = sub_query.positive(query), sub_query.scope(query)
-    later = [p.alias for p in query.positions if p.scope == scope and p.alias not in positive]
-    found: dict[str, None] = {}
-    if bound.lasting and len(positive) > 1:
-        # Of events that last, the one that ends first comes next: a run of a NEXT says when its first event ends.
-        found |= {
-            f"{alias}.last": None for alias in earliest(query.order_constraints, positive & query.followers.keys())
-        }
-    for other in later:
-        for alias in last_before(query.order_constraints, positive, other):
-            found[f"{alias}.last"] = None
-        for alias in first_after(query.order_constraints, positive, other):
-            found[f"{alias}.first"] = None
-    for negation in query.negations:
-        if negation.scope[:-1] == scope and not negation.aliases & sub_query.aliases:
-            for alias in latest(query.order_constraints, negation.after & positive):
-                found[f"{alias}.last"] = None
-            for alias in earliest(query.order_constraints, negation.before & positive):
-                found[f"{alias}.first"] = None
-    return sorted(found)
-
-
-def last_before(order: frozenset[tuple[str, str]], aliases: Iterable[str], other: str) -> frozenset[str]:
-    """Those of `aliases` that must precede `other` and are not themselves before another such one."""
-    return latest(order, {alias for alias in aliases if (alias, other) in order})
-
-
-def first_after(order: frozenset[tuple[str, str]], aliases: Iterable[str], other: str) -> frozenset[str]:
-    """Those of `aliases` that must follow `other` and are not themselves after another such one."""
-    return earliest(order, {alias for alias in aliases if (other, alias) in order})
-
-
-def latest(order: frozenset[tuple[str, str]], aliases: Iterable[str]) -> frozenset[str]:
-    group = frozenset(aliases)
-    return frozenset(alias for alias in group if not any((alias, other) in order for other in group))
-
-
-def earliest(order: frozenset[tuple[str, str]], aliases: Iterable[str]) -> frozenset[str]:
-    group = frozenset(aliases)
-    return frozenset(alias for alias in group if not any((other, alias) in order for other in group))

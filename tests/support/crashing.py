@@ -44,7 +44,7 @@ class Checkpoint:
     events: int
     units: dict[str, bytes] = field(default_factory=dict)
     shufflers: dict[str, tuple[FeederState, ...]] = field(default_factory=dict)
-    matches: dict[str, pa.Table] = field(default_factory=dict)
+    matches: dict[str, tuple[pa.Table, ...]] = field(default_factory=dict)
     #: Sizes and checksums of the units' states, where they are written to files.
     stored: dict[str, Any] = field(default_factory=dict)
 
@@ -61,7 +61,7 @@ class CrashingCluster:
         bounds = [bind(part.query, source.schema) for part in plan.parts]
         self._blocks: list[Block] = list(source.blocks(needed_attributes(bounds, source.schema), BLOCK_ROWS))
         self._on_their_way: list[tuple[str, Message]] = []
-        self._published: list[list[pa.Table]] = [[] for _ in plan.parts]
+        self._published: list[list[pa.Table]] = [[] for _ in plan.reported]
         self._complete: Checkpoint | None = None
         self._attempt = -1
         self._time = 0.0
@@ -71,8 +71,7 @@ class CrashingCluster:
     def run(self, queries: Sequence[Query]) -> pa.Table:
         while not self._step():
             pass
-        for part, sink in enumerate(self.sinks):
-            self._published[part].append(sink.sink.take())
+        self._publish({sink.name: tuple(taker.take() for taker in sink.takers) for sink in self.sinks})
         return result_table(queries, [pa.concat_tables(tables) for tables in self._published])
 
     def _step(self) -> bool:
@@ -103,18 +102,17 @@ class CrashingCluster:
             channel: OutgoingChannel(channel[0], window=UNBOUNDED, attempt=self._attempt) for channel in channels
         }
         policy = FlushPolicy(max_rows=self._chaos.choice((1, 4, 100)), interval_s=self._chaos.choice((0.0, 3.0)))
-        parts = range(len(self.topology.plan.parts))
         self.sinks = [
             SinkNode(
-                part,
+                name,
                 self.topology,
                 self._form,
                 limits=Limits(),
                 clock=self._clock,
                 attempt=self._attempt,
-                cut=partial(self._sink_cut, self.topology.sink_names[part]),
+                cut=partial(self._sink_cut, name),
             )
-            for part in parts
+            for name in self.topology.sink_names
         ]
         self.units = {
             process.name: UnitNode(
@@ -175,7 +173,11 @@ class CrashingCluster:
             self._pending.units[name] = state
             self._maybe_complete()
 
-    def _sink_cut(self, name: str, number: int, matches: pa.Table) -> None:
+    def _publish(self, matches: dict[str, tuple[pa.Table, ...]]) -> None:
+        for part, table in enumerate(self.topology.by_part(matches)):
+            self._published[part].append(table)
+
+    def _sink_cut(self, name: str, number: int, matches: tuple[pa.Table, ...]) -> None:
         assert self._pending is not None and self._pending.number == number
         self._pending.matches[name] = matches
         self._maybe_complete()
@@ -184,8 +186,7 @@ class CrashingCluster:
         pending = self._pending
         assert pending is not None
         if len(pending.units) == len(self.topology.units) and len(pending.matches) == len(self.sinks):
-            for part, name in enumerate(self.topology.sink_names):
-                self._published[part].append(pending.matches[name])
+            self._publish(pending.matches)
             self._complete, self._pending = pending, None
             self.checkpoints += 1
 

@@ -65,7 +65,7 @@ class FaultyCluster(CrashingCluster):
 
     @property
     def _nothing(self) -> list[pa.Table]:
-        return [sink.sink.table().slice(0, 0) for sink in self.sinks]
+        return [taker.table().slice(0, 0) for sink in self.sinks for taker in sink.takers]
 
     # ------------------------------------------------------------- the driver
 
@@ -108,7 +108,7 @@ class FaultyCluster(CrashingCluster):
         for shuffler in self.shufflers:
             shuffler.finish()
         self._deliver(10**9)
-        last = result_table([self._query], [sink.sink.take() for sink in self.sinks])
+        last = result_table([self._query], [taker.take() for sink in self.sinks for taker in sink.takers])
         self._commit(self._made + 1, self._block, self._events, {}, last, finished=True)
 
     def _feed_next(self, moment: str) -> None:
@@ -169,7 +169,7 @@ class FaultyCluster(CrashingCluster):
             self._at("unit", "after")
         self._maybe_complete()
 
-    def _sink_cut(self, name: str, number: int, matches: pa.Table) -> None:
+    def _sink_cut(self, name: str, number: int, matches: tuple[pa.Table, ...]) -> None:
         assert self._pending is not None and self._pending.number == number
         self._pending.matches[name] = matches
         self._at("sink", "after")
@@ -184,7 +184,7 @@ class FaultyCluster(CrashingCluster):
         for number, feeders in enumerate(pending.shufflers.values()):
             payload, key = encode_shuffler(self.topology.routing, ShufflerState(number, feeders)), f"shuffler/{number}"
             states[key] = self._store.write_state(pending.number, key, payload, self._attempt)
-        found = result_table([self._query], [pending.matches[name] for name in self.topology.sink_names])
+        found = result_table([self._query], self.topology.by_part(pending.matches))
         self._pending = None
         self._commit(pending.number, pending.block, pending.events, states, found, finished=False)
 

@@ -94,10 +94,10 @@ class ResumableRun:
             shufflers.append(encode_shuffler(self.routing, ShufflerState(number, feeders)))
         units = []
         for part, groups in enumerate(self.groups):
-            codec = UnitsCodec(self.routing[part], self.bounds[part], self.strings, part=part)
+            codec = UnitsCodec(self.routing[part], self.bounds[part], self.strings, key=self._key(part), place=part)
             units.append(
                 [
-                    codec.encode(UnitsState(part, copy, some, {"files": 1}))
+                    codec.encode(UnitsState(codec.key, copy, some, {"files": 1}))
                     for copy, group in enumerate(groups)
                     for some in self._shared_out(group.snapshot())
                 ]
@@ -112,7 +112,7 @@ class ResumableRun:
             for feeders, feeder in zip(self.feeders, state.feeders, strict=True):
                 feeders[number].restore(feeder)
         for part, contents in enumerate(saved[1]):
-            codec = UnitsCodec(self.routing[part], self.bounds[part], self.strings, part=part)
+            codec = UnitsCodec(self.routing[part], self.bounds[part], self.strings, key=self._key(part), place=part)
             states = [codec.decode(content, "units") for content in contents]
             for copy, group in enumerate(self.groups[part]):
                 group.restore(_merged([state for state in states if state.copy == copy]))
@@ -121,7 +121,7 @@ class ResumableRun:
         """Goes on from a run of the same operators on other numbers of units."""
         shufflers = [decode_shuffler(old, content, "shuffler") for content in saved[0]]
         for part, contents in enumerate(saved[1]):
-            codec = UnitsCodec(old[part], self.bounds[part], self.strings, part=part)
+            codec = UnitsCodec(old[part], self.bounds[part], self.strings, key=self._key(part), place=part)
             states = [codec.decode(content, "units").group for content in contents]
             new = self.routing[part]
             self.groups[part][0].restore(rescale(old[part], new, states))
@@ -137,6 +137,9 @@ class ResumableRun:
             for copy, group in enumerate(groups)
             for key, unit in group.units.items()
         }
+
+    def _key(self, part: int) -> str:
+        return self._plan.keys[part]
 
     def _shared_out(self, state: GroupState) -> list[GroupState]:
         owner = {key: self._chaos.randrange(2) for key in state.units}

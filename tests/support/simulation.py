@@ -47,7 +47,7 @@ class SimulatedCluster:
             return FlushPolicy(max_rows=chaos.choice((1, 4, 100)), interval_s=chaos.choice((0.0, 3.0, 1e9)))
 
         self.sinks = [
-            SinkNode(part, self.topology, form, limits=limits, clock=self._clock) for part in range(len(plan.parts))
+            SinkNode(name, self.topology, form, limits=limits, clock=self._clock) for name in self.topology.sink_names
         ]
         self.units = {
             process.name: UnitNode(
@@ -85,7 +85,8 @@ class SimulatedCluster:
             shuffler.finish()
         self.deliver_all()
         assert all(sink.finished for sink in self.sinks)
-        return result_table(queries, [sink.sink.table() for sink in self.sinks])
+        tables = {sink.name: tuple(taker.table() for taker in sink.takers) for sink in self.sinks}
+        return result_table(queries, self.topology.by_part(tables))
 
     def feed(self, rows: pa.RecordBatch, place: Place) -> None:
         """A block to the shuffler whose turn it is; some messages come, some do not yet."""
@@ -107,7 +108,8 @@ class SimulatedCluster:
 
     def take(self) -> list[pa.Table]:
         """As `Session.take`."""
-        return [sink.sink.take() for sink in self.sinks]
+        tables = {sink.name: tuple(taker.take() for taker in sink.takers) for sink in self.sinks}
+        return list(self.topology.by_part(tables))
 
     def deliver_some(self) -> None:
         for _ in range(self._chaos.randrange(8)):

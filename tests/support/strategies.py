@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -240,13 +240,36 @@ def _numeric(draw: st.DrawFn, leaves: Sequence[Leaf]) -> Expr:
 
 # -------------------------------------------------------------------- streams
 @st.composite
-def streams(draw: st.DrawFn, query: Query, max_events: int = 12) -> list[dict[str, Any]]:
+def workloads(draw: st.DrawFn, max_queries: int = 5, max_positions: int = 4) -> list[Query]:
+    """Several queries, whose aliases mean different things, some of them a variation of the one before."""
+    found: list[Query] = []
+    for number in range(draw(st.integers(2, max_queries))):
+        query = draw(queries(max_positions))
+        if found and _one_in(draw, 2):
+            query = replace(found[-1], window_us=draw(st.sampled_from((6, 12, 20, 3))))
+            if _one_in(draw, 2):
+                leaves = tuple(dict.fromkeys(written_leaves(query.pattern)))
+                query = replace(query, where=(*query.where, draw(conditions(leaves))))
+        found.append(replace(query, name=f"q{number}"))
+    return found
+
+
+def streams(query: Query, max_events: int = 12) -> st.SearchStrategy[list[dict[str, Any]]]:
     """Events in time order, with ties, repeated and missing values, and types the query does not know."""
-    compared = {attr.name for predicate in query.conditions for attr in attributes(predicate)}
-    present = sorted((compared | {attr.name for attr in query.returns}) & VALUES.keys())
-    types = st.sampled_from((*query.event_types, *query.event_types, "Unrelated"))
+    return workload_streams([query], max_events)
+
+
+@st.composite
+def workload_streams(draw: st.DrawFn, workload: Sequence[Query], max_events: int = 12) -> list[dict[str, Any]]:
+    """The same for several queries."""
+    compared = {attr.name for query in workload for predicate in query.conditions for attr in attributes(predicate)}
+    returned = {attr.name for query in workload for attr in query.returns}
+    present = sorted((compared | returned) & VALUES.keys())
+    known = tuple(dict.fromkeys(name for query in workload for name in query.event_types))
+    types = st.sampled_from((*known, *known, "Unrelated"))
+    windows = tuple(dict.fromkeys(query.window_us for query in workload))
     values = st.fixed_dictionaries(
-        {"type": types, "gap": st.sampled_from((0, 1, 1, 0, 2, 4, query.window_us))},
+        {"type": types, "gap": st.sampled_from((0, 1, 1, 0, 2, 4, *windows))},
         optional={name: st.sampled_from((*VALUES[name], *VALUES[name], None)) for name in present},
     )
     events: list[dict[str, Any]] = []
@@ -258,7 +281,7 @@ def streams(draw: st.DrawFn, query: Query, max_events: int = 12) -> list[dict[st
     ids_are_text = "id" not in compared and draw(st.booleans())  # conditions compare ids with whole numbers
     for event, number in zip(events, draw(st.permutations(range(len(events)))), strict=True):
         event["id"] = f"e{number}" if ids_are_text else number
-    while combinations(query, events) > AFFORDABLE:
+    while any(combinations(query, events) > AFFORDABLE for query in workload):
         events.pop()
     return events
 

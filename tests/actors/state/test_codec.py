@@ -71,11 +71,11 @@ def started(plan: QueryPlan, events: int = 12, *, stop: int | None = None, shuff
 
 
 def codec_of(run: ResumableRun, strings: StringPool | None = None) -> UnitsCodec:
-    return UnitsCodec(run.routing[0], run.bounds[0], strings or run.strings)
+    return UnitsCodec(run.routing[0], run.bounds[0], strings or run.strings, key="q")
 
 
 def saved(run: ResumableRun) -> bytes:
-    return codec_of(run).encode(UnitsState(0, 0, run.groups[0][0].snapshot(), {"events": 12}))
+    return codec_of(run).encode(UnitsState("q", 0, run.groups[0][0].snapshot(), {"events": 12}))
 
 
 def sealed(payload: bytes, version: int = VERSION) -> bytes:
@@ -117,7 +117,7 @@ def test_a_state_survives_its_file_with_codes_of_the_reader(rule: str) -> None:
 @pytest.mark.parametrize("rule", RULES)
 def test_a_snapshot_stays_as_it_is_when_the_units_go_on(rule: str) -> None:
     run = started(RULES[rule], 60, stop=20)
-    codec, state = codec_of(run), UnitsState(0, 0, run.groups[0][0].snapshot())
+    codec, state = codec_of(run), UnitsState("q", 0, run.groups[0][0].snapshot())
     before = codec.encode(state)
     with interpreted():
         run.feed(20, 60, 7)
@@ -246,8 +246,8 @@ def test_a_state_goes_to_its_own_plan_only() -> None:
     swapped = join_plan()
     swapped = replace(swapped, operators=(*swapped.operators[:2], operator("ab", "a b", "b a")))
     assert "another plan: operator ab differs" in assert_refused(content, started(swapped))
-    with pytest.raises(CheckpointError, match="is of part 0 of the plan, not of part 1"):
-        UnitsCodec(run.routing[0], run.bounds[0], run.strings, part=1).decode(content, "units.state")
+    with pytest.raises(CheckpointError, match="is of part q of the plan, not of part other"):
+        UnitsCodec(run.routing[0], run.bounds[0], run.strings, key="other", place=1).decode(content, "units.state")
     with pytest.raises(CheckpointError, match="is the state of units, not of shuffler"):
         decode_shuffler(run.routing, content, "units.state")
 

@@ -49,9 +49,9 @@ def test_plan_json_says_its_format_version_and_sub_queries() -> None:
     }
 
 
-@pytest.mark.parametrize("version", [0, 2, "1", None, 1.5])
+@pytest.mark.parametrize("version", [0, 3, "1", None, 1.5, True])
 def test_another_version_is_refused(version: object) -> None:
-    with pytest.raises(PlanError, match="this decopa reads version 1"):
+    with pytest.raises(PlanError, match="this decopa reads version 1 and 2"):
         Plan.from_json(json.dumps({**document(), "version": version}))
 
 

@@ -59,6 +59,7 @@ FULL = RunSpec(
         emulate={"": CAPACITY},
         metrics=False,
         wait_for_nodes_s=60.0,
+        sinks=2,
     ),
     "ray",
     Output("matches", "jsonl", True, 10**6),

@@ -36,6 +36,7 @@ ASKING = {
     "--bad-rows divert": RunSpec(TraceOptions(bad_rows=BadRows("divert"))),
     "--address": RunSpec(ray=RayOptions(address="auto")),
     "--shufflers": RunSpec(ray=RayOptions(shufflers=2)),
+    "--sinks": RunSpec(ray=RayOptions(sinks=2)),
     "--placement": RunSpec(ray=RayOptions(placement=Placement("PACK"))),
     "--wait-for-nodes": RunSpec(ray=RayOptions(wait_for_nodes_s=60.0)),
     "--pin": RunSpec(ray=RayOptions(placement=Placement(pins={"o5": "10.0.0.7"}))),

@@ -1,0 +1,127 @@
+"""Plans of several queries, by any of the strategies that decide what they share.
+
+`shared` weighs sharing and reordering together; the others are what the literature compares: `trivial` does neither,
+`reordering-only` and `sharing-only` do one of them, `mcep` and `mcep-prefix` search as MCEP does, for its cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from costmodel.capacity import Capacity
+from costmodel.formulas import RateModel
+from costmodel.statistics import Statistics
+from decopa.choices import Reading
+from decopa.planning.left_deep import left_deep
+from decopa.planning.plan import Plan, QueryPlan
+from decopa.planning.price import price_plan
+from decopa.planning.workload.build import plan_of
+from decopa.planning.workload.instance_problem import QueryInstances
+from decopa.planning.workload.multitree import MultiTree
+from decopa.planning.workload.packing import packed
+from decopa.planning.workload.problem import MAX_SHARED_POSITIONS, QueryProblem
+from decopa.planning.workload.response import Budget, Responder, best_responses
+from decopa.planning.workload.search import LocalSearch
+from decopa.planning.workload.statistics import part_statistics
+from decopa.query.canonical import shareable_aliases
+from decopa.query.query import Query
+
+
+@dataclass(frozen=True)
+class WorkloadPlanning:
+    """What planners of workloads go by; `alone` plans one query on its own, for one unit per operator."""
+
+    statistics: Mapping[Query, Statistics]
+    capacity: Capacity
+    alone: Callable[[Query], QueryPlan]
+    reading: Reading = Reading.LINEAR
+    model: RateModel | None = None
+    seed: int = 1
+    seconds: float | None = None
+
+
+def plan_shared(branches: Sequence[Query], planning: WorkloadPlanning, *, units: int, strategy: str) -> Plan:
+    """A plan of OR-free queries on `units` units that all of them share."""
+    plan = _unpacked(branches, planning, strategy)
+    known = part_statistics(plan, [planning.statistics[branch] for branch in branches])
+    loads = [_loads(part, one, planning) for part, one in zip(plan.parts, known, strict=True)]
+    return packed(plan, units, lambda part, operator: loads[part][operator.name])
+
+
+def _loads(part: QueryPlan, known: Statistics | None, planning: WorkloadPlanning) -> dict[str, float]:
+    """The share of a unit's time that each operator takes."""
+    if known is None:
+        return {one.name: 0.0 for one in part.operators}
+    priced = price_plan(part, known, planning.capacity, reading=planning.reading, model=planning.model)
+    return {one.operator.name: one.busy_share for one in priced.operators}
+
+
+def _unpacked(branches: Sequence[Query], planning: WorkloadPlanning, strategy: str) -> Plan:
+    if strategy == "trivial":
+        return Plan(tuple(left_deep(branch) for branch in branches))
+    shareable = [place for place, one in enumerate(branches) if _may_share(one)]
+    kind = QueryInstances if strategy.startswith("mcep") else QueryProblem
+    problem = kind([branches[place] for place in shareable], planning.statistics, planning.capacity, planning.model)
+    if strategy == "reordering-only":
+        return _reordered(branches, planning, problem, shareable)
+    if strategy == "sharing-only":
+        trees = _merged_orders(problem)
+    elif strategy.startswith("mcep"):
+        responder = Responder(problem, left_deep=strategy == "mcep-prefix")
+        search = LocalSearch(problem, seed=planning.seed, responder=responder)
+        trees = search.anneal(Budget(planning.seconds))
+    else:
+        trees = best_responses(problem, Budget(planning.seconds))
+    parts: list[QueryPlan | int] = [planning.alone(one) if not _may_share(one) else -1 for one in branches]
+    for pattern, place in enumerate(shareable):
+        alone = _is_plain(branches[place]) or _shares(trees, pattern) or strategy == "sharing-only"
+        parts[place] = pattern if alone else planning.alone(branches[place])
+        if not alone:
+            trees.remove(pattern)
+    return plan_of(problem, trees, parts)
+
+
+def _reordered(
+    branches: Sequence[Query], planning: WorkloadPlanning, problem: QueryProblem, shareable: Sequence[int]
+) -> Plan:
+    """Every query with its own best tree."""
+    responder = Responder(problem)
+    parts: list[QueryPlan] = [left_deep(one) for one in branches]
+    for place, one in enumerate(branches):
+        if place in shareable and _is_plain(one):
+            pattern, trees = shareable.index(place), MultiTree()
+            trees.add(pattern, responder.best(pattern))
+            parts[place] = plan_of(problem, trees, [pattern]).parts[-1]
+        else:
+            parts[place] = planning.alone(one)
+    return Plan(tuple(parts))
+
+
+def _merged_orders(problem: QueryProblem) -> MultiTree:
+    """Every query joined in the order in which it is written, equal beginnings once."""
+    responder, trees = Responder(problem), MultiTree()
+    for pattern in range(problem.patterns):
+        full = problem.full(pattern)
+        prefixes = {full >> shift for shift in range(full.bit_length())}
+        trees.add(pattern, responder.constrained(pattern, trees, fits=prefixes.__contains__))
+    return trees
+
+
+def _may_share(query: Query) -> bool:
+    return 2 <= len(shareable_aliases(query)) <= MAX_SHARED_POSITIONS and query.summary is None
+
+
+def _is_plain(query: Query) -> bool:
+    return len(shareable_aliases(query)) == len(query.aliases)
+
+
+def _shares(trees: MultiTree, pattern: int) -> bool:
+    """Whether a pattern's tree has a join in common with others."""
+    waiting = [trees.chosen[pattern].root]
+    while waiting:
+        key = waiting.pop()
+        if trees.nodes[key].inputs and trees.users(key) > 1:
+            return True
+        waiting += trees.nodes[key].inputs
+    return False

@@ -1,0 +1,215 @@
+"""Plans of several queries: what they share, and how cheap that is."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from dataclasses import replace
+
+import pytest
+
+from costmodel.capacity import Capacity
+from costmodel.statistics import Statistics
+from decopa.choices import WORKLOAD_STRATEGIES
+from decopa.errors import PlanError
+from decopa.language.text.parser import parse_workload
+from decopa.planning.plan import Plan, PlanOperator, QueryPlan, View
+from decopa.planning.planner import plan_workload
+from decopa.planning.price import plan_units
+from decopa.planning.subquery import SubQuery
+from decopa.planning.validate import check_structure, plan_violations
+from decopa.planning.workload.instance_problem import InstanceProblem, avoidable_cost, exhaustive_trees
+from decopa.planning.workload.mcep import TypePattern
+from decopa.planning.workload.packing import packed, runs
+from decopa.planning.workload.response import Budget, best_responses
+from decopa.planning.workload.search import V4, LocalSearch
+from decopa.traces.rule_sets import families, independent
+
+CAPACITY = Capacity.per_second(2e6, 1e8)
+TWO = """
+QUERY q1 PATTERN SEQ(A a, B b, C c) WHERE a.x < b.x AND b.y < c.y WITHIN 10 s
+QUERY q2 PATTERN SEQ(A u, B v, D w) WHERE v.x > u.x AND u.k = w.k WITHIN 10 s
+"""
+STATISTICS = Statistics(10_000_000, {"A": 50.0, "B": 50.0, "C": 20000.0, "D": 20000.0}, default_selectivity=0.001)
+
+
+def shared_plan(units: int = 2) -> Plan:
+    return plan_workload(parse_workload(TWO), STATISTICS, CAPACITY, units=units, strategy="shared").plan
+
+
+def test_queries_that_have_a_sub_query_in_common_share_it() -> None:
+    plan = shared_plan()
+    (fragment,) = [part for part in plan.parts if part.fragment]
+    assert str(fragment.query.pattern) == "SEQ(A p0, B p1)"
+    assert set(map(str, fragment.query.returns)) == {"p1.y", "p0.k"}
+    assert [len(part.views) for part in plan.parts if not part.fragment] == [1, 1]
+    assert plan.keys[0].startswith("f-") and plan.keys[1:] == ("q1", "q2")
+
+
+def test_a_plan_that_shares_survives_json() -> None:
+    plan = shared_plan()
+    assert json.loads(plan.to_json())["version"] == 2
+    assert Plan.from_json(plan.to_json()) == plan
+
+
+@pytest.mark.parametrize("strategy", WORKLOAD_STRATEGIES)
+def test_many_queries_take_as_many_units_as_there_are(strategy: str) -> None:
+    rules = families(25, 20, 5, 3, 1, seed=3)
+    result = plan_workload(rules.queries, rules.statistics, CAPACITY, units=4, strategy=strategy, seconds=0.2)
+    assert plan_units(result.plan) == 4
+    assert result.plan.queries == rules.queries
+
+
+def test_the_same_seed_makes_the_same_plan() -> None:
+    rules = families(20, 12, 3, 3, 1, seed=1)
+    one, other = (
+        plan_workload(rules.queries, rules.statistics, CAPACITY, units=3, strategy="shared").plan for _ in range(2)
+    )
+    assert one == other
+
+
+def test_sharing_and_reordering_together_do_less_work_than_either() -> None:
+    rules = families(25, 20, 4, 3, 1, seed=2)
+    costs = {}
+    for strategy in ("shared", "reordering-only", "sharing-only", "trivial"):
+        plan = plan_workload(rules.queries, rules.statistics, CAPACITY, units=1, strategy=strategy, seconds=5).plan
+        costs[strategy] = sum(1 for part in plan.parts for operator in part.operators if operator.inputs)
+    assert costs["shared"] < costs["reordering-only"] == costs["trivial"]
+
+
+# ------------------------------------------------------------------ rules
+
+
+def damaged(**changes: object) -> Plan:
+    """The plan of two queries with the view of the first one changed."""
+    plan = shared_plan()
+    place = plan.place_of["q1"]
+    part = plan.parts[place]
+    (view,) = part.views
+    changed = replace(view, view=replace(view.view, **changes))
+    operators = tuple(changed if one is view else one for one in part.operators)
+    return replace(plan, parts=(*plan.parts[:place], replace(part, operators=operators), *plan.parts[place + 1 :]))
+
+
+def rules_of(plan: Plan) -> set[str]:
+    return {violation.rule for violation in plan_violations(plan)}
+
+
+def test_a_view_names_a_part_that_there_is() -> None:
+    assert "view-source" in rules_of(damaged(part="nowhere"))
+    assert "view-source" in rules_of(damaged(operator="o99"))
+    assert "view-source" in rules_of(damaged(operator="o1"))
+
+
+def test_a_view_must_not_confuse_events() -> None:
+    assert rules_of(damaged(positions=(("a", "p1"), ("b", "p0")))) == {"view-cover"}
+
+
+def test_a_view_must_not_lose_matches_to_a_shorter_window() -> None:
+    plan = shared_plan()
+    fragment = plan.parts[0]
+    short = replace(fragment, query=replace(fragment.query, window_us=5_000_000))
+    assert rules_of(replace(plan, parts=(short, *plan.parts[1:]))) == {"view-cover"}
+
+
+def test_a_view_must_not_lose_matches_to_a_condition_of_others() -> None:
+    plan = shared_plan()
+    fragment = plan.parts[0]
+    (more,) = parse_workload("PATTERN SEQ(A p0, B p1) WHERE p0.z = 1 WITHIN 10 s")
+    strict = replace(fragment, query=replace(fragment.query, where=(*fragment.query.where, *more.where)))
+    assert rules_of(replace(plan, parts=(strict, *plan.parts[1:]))) == {"view-cover"}
+
+
+def test_a_fragment_passes_on_what_its_users_need() -> None:
+    plan = shared_plan()
+    fragment = plan.parts[0]
+    poor = replace(fragment, query=replace(fragment.query, returns=()))
+    found = [one.message for one in plan_violations(replace(plan, parts=(poor, *plan.parts[1:])))]
+    assert any("does not pass on p1.y; add it to its RETURN" in message for message in found)
+
+
+def test_a_fragment_that_nobody_uses_is_refused() -> None:
+    plan = shared_plan()
+    assert rules_of(replace(plan, parts=plan.parts[:1])) == {"unused-fragment"}
+
+
+def test_parts_must_not_take_matches_from_each_other_in_a_circle() -> None:
+    (query,) = parse_workload("PATTERN SEQ(A a, B b, C c) WITHIN 1 s")
+    leaf, both, whole = (SubQuery(frozenset(names)) for names in (["c"], ["a", "b"], ["a", "b", "c"]))
+    names = (("a", "a"), ("b", "b"))
+
+    def part(key: str, other: str) -> QueryPlan:
+        view = PlanOperator("o1", both, view=View(other, "o3", names))
+        return QueryPlan(query, (view, PlanOperator("o2", leaf), PlanOperator("o3", whole, ("o1", "o2"))), key=key)
+
+    plan = Plan((part("x", "y"), part("y", "x")))
+    assert "view-cycle" in rules_of(plan)
+    with pytest.raises(PlanError, match="view"):
+        check_structure(plan)
+
+
+def test_hosts_must_not_feed_each_other_in_a_circle() -> None:
+    rules = families(4, 8, 1, 3, 1, seed=0)
+    plan = plan_workload(rules.queries, rules.statistics, CAPACITY, units=2, strategy="trivial").plan
+    part = plan.parts[0]
+    places = itertools.cycle((0, 1))
+    back = tuple(replace(one, hosts=(next(places),)) if one.inputs else one for one in part.operators)
+    broken = replace(plan, parts=(replace(part, operators=back), *plan.parts[1:]))
+    assert rules_of(broken) == {"host-cycle"}
+
+
+def test_random_packings_never_form_a_circle() -> None:
+    rules = families(20, 15, 4, 3, 1, seed=5)
+    plan = plan_workload(rules.queries, rules.statistics, CAPACITY, units=1, strategy="shared").plan
+    for seed in range(50):
+        draw = random.Random(seed)
+        weight = draw.random
+        again = packed(plan, draw.randint(1, 8), lambda part, operator, weight=weight: weight() ** 3)
+        assert not list(plan_violations(again))
+
+
+def test_runs_of_loads_are_even_and_use_every_host() -> None:
+    assert runs([1, 1, 1, 1], 2) == [0, 0, 1, 1]
+    assert runs([100, 1, 1, 1], 4) == [0, 1, 2, 3]
+    assert runs([1, 1], 4) == [0, 1]
+    assert runs([], 3) == []
+
+
+# ------------------------------------------------------------------ how good
+
+
+def random_patterns(draw: random.Random, windows: tuple[int, ...]) -> InstanceProblem:
+    types = "ABCDE"
+    patterns = [
+        TypePattern(draw.choice(("SEQ", "AND")), tuple(sorted(draw.sample(types, draw.choice((3, 3, 4))))), window)
+        for window in (draw.choice(windows) for _ in range(draw.choice((2, 2, 3))))
+    ]
+    rates = {name: draw.uniform(0.5, 5) for name in types}
+    pairs = {pair: draw.choice((0.01, 0.1, 0.5, 1.0)) for pair in itertools.combinations(types, 2)}
+    return InstanceProblem(patterns, rates, pairs)
+
+
+@pytest.mark.parametrize("windows", [(4,), (1, 2, 10)])
+def test_small_workloads_are_planned_optimally_nearly_always(windows: tuple[int, ...]) -> None:
+    optimal, cases = 0, 20
+    for seed in range(cases):
+        problem = random_patterns(random.Random(seed), windows)
+        best, _ = exhaustive_trees(problem)
+        found = best_responses(problem).cost
+        assert found <= 1.05 * best
+        optimal += found <= best * (1 + 1e-9)
+    assert optimal >= 0.95 * cases
+
+
+def test_best_responses_are_not_worse_than_the_searches_of_mcep() -> None:
+    rules = independent(12, 8, 0.3, seed=4)
+    patterns = [TypePattern("SEQ", query.event_types, 1) for query in rules.queries]
+    problem = InstanceProblem(patterns, rules.rates, rules.selectivities)
+    ours = best_responses(problem)
+    for neighbourhood in (LocalSearch(problem, seed=1), LocalSearch(problem, seed=1, neighbourhood=V4)):
+        annealed = neighbourhood.anneal(Budget(2.0), first_neighbours=50)
+        tabu = neighbourhood.tabu(Budget(2.0), neighbours=20, most_steps=10)
+        for theirs in (annealed, tabu):
+            assert avoidable_cost(problem, ours) <= avoidable_cost(problem, theirs) * (1 + 1e-9)
+            assert theirs.cost <= neighbourhood.start().cost * (1 + 1e-9)
