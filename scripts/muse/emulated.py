@@ -113,7 +113,7 @@ def run(context: Context) -> Section:
         f"emulated on Ray; {sum(RATES.values()):,.0f} events per second of event time. The partitioned plan sustains "
         f"{gain:.2f} times what operator placement does (ideal: 4). Latencies are those of these "
         "runs, in which sources send as fast as they are let. The paper has no numbers here, only that both are "
-        "better; aMuSE finds the plan that `search` finds.\n\n"
+        "better.\n\n"
     )
     return Section(
         NAME, "Figure 8: throughput and latency on emulated units", f"{about}{markdown_table(header, shown)}\n{link}\n"
