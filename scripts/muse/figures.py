@@ -6,6 +6,7 @@ import itertools
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,9 @@ import numpy as np
 from scripts.experiments.context import Context, Section, markdown_table
 from scripts.muse.instances import LETTERS, Problem, Published, give_each_type_a_producer, problem
 from scripts.muse.strategies import STRATEGIES, Outcome, outcomes
+
+#: Of the file that keeps what is known of each network.
+_COLUMNS = ("point", "seed", "strategy", "rows per window", "ratio", "seconds")
 
 
 @dataclass(frozen=True)
@@ -81,13 +85,19 @@ def run(figure: str, context: Context) -> Section:
     points = sweep.points[:2] if context.quick else sweep.points
     path = context.shared / "data" / "muse" / "inputs.json"
     tasks = [Task(path, figure, point, seed) for point in points for seed in range(context.seeds)]
-    solved = dict(zip(tasks, context.map(solve, tasks), strict=True))
+    kept = context.out / f"figure{figure}_networks.csv"
+    if not kept.is_file():
+        kept.write_text(f"{','.join(_COLUMNS)}\n")
+    known = read_outcomes(kept)
+    context.map(partial(solve, kept=kept), [task for task in tasks if task.key not in known])
+    known = read_outcomes(kept)
+    solved = {task: known[task.key] for task in tasks}
     rows = []
     for point in points:
         found = [outcome for task, outcome in solved.items() if task.point == point]
         rows.append((point, *(statistics.median(one[strategy].ratio for one in found) for strategy in STRATEGIES)))
     header = [sweep.varied, *STRATEGIES]
-    link = context.write_csv(f"figure{figure}.csv", header, rows)
+    link = f"{context.write_csv(f'figure{figure}.csv', header, rows)}, [each network]({kept.name})"
     shown = [(point, *(f"{100 * ratio:.3g} %" for ratio in ratios)) for point, *ratios in rows]
     about = (
         f"Paper: {sweep.paper}.\n\nTransmission ratio: rows per window relative to centralized evaluation. Medians of "
@@ -107,10 +117,30 @@ class Task:
     point: float
     seed: int
 
+    @property
+    def key(self) -> tuple[str, int]:
+        return f"{self.point:g}", self.seed
 
-def solve(task: Task) -> dict[str, Outcome]:
+
+def solve(task: Task, *, kept: Path) -> None:
+    """Plans for a network by every strategy and adds the outcomes to a file: a run that was stopped goes on from it."""
     sweep = next(one for one in SWEEPS if one.figure == task.figure)
-    return outcomes(sweep.make(Published(task.inputs), task.point, task.seed))
+    found = outcomes(sweep.make(Published(task.inputs), task.point, task.seed))
+    lines = [
+        f"{task.point:g},{task.seed},{name},{one.cost!r},{one.ratio!r},{one.seconds:.3f}\n"
+        for name, one in found.items()
+    ]
+    with kept.open("a") as file:  # one write: lines of two processes do not mix
+        file.write("".join(lines))
+
+
+def read_outcomes(kept: Path) -> dict[tuple[str, int], dict[str, Outcome]]:
+    """What is known of the networks of a figure, by point and seed."""
+    found: dict[tuple[str, int], dict[str, Outcome]] = {}
+    for line in kept.read_text().splitlines()[1:]:
+        point, seed, strategy, cost, ratio, seconds = line.split(",")
+        found.setdefault((point, int(seed)), {})[strategy] = Outcome(float(cost), float(ratio), float(seconds))
+    return found
 
 
 def _times(found: Sequence[dict[str, Outcome]]) -> str:

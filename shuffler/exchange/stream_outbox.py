@@ -9,10 +9,12 @@ from shuffler.exchange.channel import Message
 from shuffler.exchange.outbox import Clock, FlushPolicy, Send
 from shuffler.exchange.wire import BatchCodec
 from shuffler.routing.network import NetworkTopology
-from shuffler.routing.table import END_OF_STREAM
+from shuffler.routing.table import END_OF_STREAM, NOTHING_YET
 from shuffler.routing.traffic import EdgeTraffic, Traffic
 from shuffler.rows.batch import Batch
 
+#: Watermarks per window that cross an edge: more would cost more bytes than they save memory.
+_PER_WINDOW = 4
 #: The codec of a stream as a node reads it.
 CodecOf = Callable[[str, str], BatchCodec]
 
@@ -47,6 +49,9 @@ class StreamOutbox:
                 self._places.setdefault((lane.stream, lane.node), []).append((target, index))
         self._bundles = {target: _Bundle() for target in self._lanes}
         self._from = {name: stream.node for name, stream in topology.streams.items()}
+        #: The last watermark that another node was told, by receiver and lane.
+        self._promised: dict[tuple[str, int], int] = {}
+        self._every_us = max(query.window_us for query in topology.plan.queries) // _PER_WINDOW
         self._flushed = clock()
         self.traffic = Traffic()
 
@@ -61,7 +66,13 @@ class StreamOutbox:
             bundle.count += batch.length
 
     def watermark(self, stream: str, node: str, watermark_us: int) -> None:
+        """Promises that no later row of a stream ends before this. Other nodes are told now and then, and of the end:
+        what they hold may grow a little, what they find is the same."""
         for target, lane in self._places.get((stream, node), ()):
+            if self._lanes[target][lane].crosses and watermark_us != END_OF_STREAM:
+                if watermark_us - self._promised.get((target, lane), NOTHING_YET) < self._every_us:
+                    continue
+                self._promised[target, lane] = watermark_us
             self._bundles[target].watermarks[lane] = watermark_us
 
     def flush(self, *, urgent: bool = False, barrier: int | None = None) -> bool:

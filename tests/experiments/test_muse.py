@@ -12,7 +12,7 @@ from decopa.planning.network.graphs.price import price
 from decopa.planning.network.graphs.validate import violations
 from scripts.muse.case_study import published_plan
 from scripts.muse.run import main
-from scripts.muse.strategies import planned
+from scripts.muse.strategies import STRATEGIES, planned
 from tests.support.muse import needs_inputs, published
 from tests.support.shared import SHARED
 
@@ -96,4 +96,19 @@ def test_the_script_writes_the_table(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "is in no input" in report
     assert "106.97 (0.97 %)" in report
     assert (tmp_path / "case_study.csv").is_file()
+    capsys.readouterr()
+
+
+def test_a_figure_goes_on_from_the_networks_that_are_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    known = ["point,seed,strategy,rows per window,ratio,seconds"]
+    for point in ("10", "20"):
+        for place, strategy in enumerate(STRATEGIES):
+            known += [f"{point},{seed},{strategy},7.0,{0.01 * (place + 1 + seed)},1.5" for seed in range(3)]
+    (tmp_path / "figure5c_networks.csv").write_text("\n".join(known) + "\n")
+    arguments = ["--only", "figure5c", "--quick", "--seeds", "3", "--out", str(tmp_path), "--shared", str(SHARED)]
+    assert main(arguments) == 0
+    report = (tmp_path / "figure5c.md").read_text()
+    assert "| 20 | 2 % | 3 % | 4 % | 5 % | 6 % |" in report
+    assert "Medians of 3 random networks" in report
+    assert "[Figure 5c: nodes](figure5c.md)" in (tmp_path / "report.md").read_text()
     capsys.readouterr()
