@@ -152,12 +152,16 @@ class LocalRuntime:
         if self._watch is not None and self._watch.due:
             self._watch.look(self._part_reports())
 
-    def live(self) -> Iterator[NewMatches]:
-        """Reads the source as its events arrive, and hands out the matches of each batch of them as soon as they are
-        certain. A source that was asked to stop has not ended: what is still open stays so."""
+    def warm_up(self) -> None:
+        """Loads compiled loops, so that the first events need not wait."""
         self._host.warm_up()
         for sink in self.sinks:
             sink.warm_up()
+
+    def live(self) -> Iterator[NewMatches]:
+        """Reads the source as its events arrive, and hands out the matches of each batch of them as soon as they are
+        certain. A source that was asked to stop has not ended: what is still open stays so."""
+        self.warm_up()
         try:
             for _ in self._batches():
                 yield from self._taken()

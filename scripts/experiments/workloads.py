@@ -48,7 +48,7 @@ def measure(rules: RuleSet, strategy: str, events: int, seconds: float) -> Row:
     trace = rules.trace(events)
     span_us = int(trace.column("ts")[-1].as_py() - trace.column("ts")[0].as_py())
     runtime = LocalRuntime(plan, open_trace(trace), limits=Limits(max_matches=10**9), outlet=OutletSpec(count=True))
-    runtime._host.warm_up()  # compiling is not measured
+    runtime.warm_up()  # compiling is not measured
     started = time.perf_counter()
     runtime.run()
     took = time.perf_counter() - started
