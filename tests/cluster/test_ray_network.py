@@ -42,6 +42,7 @@ def test_the_same_holds_for_and() -> None:
     check_same("and")
 
 
+@pytest.mark.slow
 def test_the_command_line_runs_a_plan_on_ray() -> None:
     assert "status=0 matches=True" in run("command")
 

@@ -35,7 +35,7 @@ def run(trace: Path, *, shufflers: int = 1, placement: str = "SPREAD") -> pa.Tab
         return decopa.run(QUERY, trace, units=4, strategy="decopa", runtime="ray", ray=options)
 
 
-@pytest.mark.parametrize("shufflers", [1, 3])
+@pytest.mark.parametrize("shufflers", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_the_driver_reads_nothing_and_the_matches_are_the_same(
     shufflers: int, trace: Path, ray_cluster: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

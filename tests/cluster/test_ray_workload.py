@@ -20,7 +20,7 @@ from shuffler.source.trace import open_trace
 pytestmark = pytest.mark.ray
 
 
-@pytest.mark.parametrize("strategy", ["shared", "trivial"])
+@pytest.mark.parametrize("strategy", ["shared", pytest.param("trivial", marks=pytest.mark.slow)])
 def test_twenty_queries_on_three_units_are_three_unit_processes(ray_cluster: None, strategy: str) -> None:
     rules = families(20, 12, 3, 3, 1, window_us=300_000, seed=1)
     plan = plan_workload(

@@ -77,6 +77,7 @@ def actor_processes() -> dict[str, int]:
 
 
 @pytest.mark.ray
+@pytest.mark.slow
 def test_units_that_die_while_they_write_their_state_on_ray(ray_cluster: None, tmp_path: Path) -> None:
     """Two deaths in one run: before a state is written, and after one is and before the checkpoint is complete."""
     trace = tmp_path / "trace.parquet"

@@ -64,6 +64,7 @@ def test_a_part_on_a_full_disk_is_not_half_there(form: str, disk: Disk) -> None:
 
 
 @pytest.mark.ray
+@pytest.mark.slow
 def test_a_run_goes_on_without_checkpoints_while_the_disk_is_full(ray_cluster: None, disk: Disk) -> None:
     trace = disk.folder.parent / "trace.parquet"
     write_trace(trace, events=1_500, rate=1_000, seed=4)

@@ -27,7 +27,7 @@ def test_there_is_one_of_the_format_that_is_written_now() -> None:
 
 
 @pytest.mark.ray
-@pytest.mark.parametrize("units", [None, 2])
+@pytest.mark.parametrize("units", [pytest.param(None, marks=pytest.mark.slow), 2])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_stored_run_ends_with_the_matches_of_an_undisturbed_one(
     ray_cluster: None, tmp_path: Path, name: str, units: int | None
