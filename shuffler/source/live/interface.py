@@ -7,6 +7,7 @@ same offsets.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -82,9 +83,9 @@ class LiveReader(Reader):
     def partitions(self) -> Collection[str]:
         return ("",)
 
+    @abstractmethod
     def arrivals(self, columns: Sequence[str], offsets: Mapping[str, int] | None) -> Iterator[Arrival | None]:
         """What arrives from these offsets on; None whenever nothing has come for a moment."""
-        raise NotImplementedError
 
     def hold_back(self, partitions: Collection[str]) -> None:
         """These partitions are far ahead of the others and need not be read now."""
