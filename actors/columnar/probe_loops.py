@@ -20,6 +20,17 @@ class Form(Enum):
     EXISTS = "exists"
 
 
+#: The candidates of a row in a band: the range of the stored rows whose key is between its bounds.
+SEEK = """if lower != last_lower and upper != last_upper:
+    low = anchor_low = first_at_least(key, anchor_low, begin, end, lower)
+    high = anchor_high = first_at_least(key, anchor_high, begin, end, upper + 1)
+elif lower != last_lower:
+    low = first_at_least(key, low, begin, end, lower)
+elif upper != last_upper:
+    high = first_at_least(key, high, begin, end, upper + 1)
+last_lower = lower
+last_upper = upper"""
+
 # Places are unsigned in the inner loops: Numba then leaves out the check for negative indices, a third of the time.
 # Probe rows that follow from one row of an earlier operator share one of their bounds; the anchors are where the first
 # of them looked, which is near where the first of the next such run looks.
@@ -36,15 +47,7 @@ def probe(i, count, <arguments>):
     while i < count:
         row = np.uint64(i)
         <load>
-        if lower != last_lower and upper != last_upper:
-            low = anchor_low = first_at_least(key, anchor_low, begin, end, lower)
-            high = anchor_high = first_at_least(key, anchor_high, begin, end, upper + 1)
-        elif lower != last_lower:
-            low = first_at_least(key, low, begin, end, lower)
-        elif upper != last_upper:
-            high = first_at_least(key, high, begin, end, upper + 1)
-        last_lower = lower
-        last_upper = upper
+        <seek>
         wanted = high - low
         if wanted > room - k:
             break
@@ -81,15 +84,7 @@ def probe(i, count, <arguments>):
         while i < count and <ends>[np.uint64(i)] == ended:
             row = np.uint64(i)
             <load>
-            if lower != last_lower and upper != last_upper:
-                low = anchor_low = first_at_least(key, anchor_low, begin, end, lower)
-                high = anchor_high = first_at_least(key, anchor_high, begin, end, upper + 1)
-            elif lower != last_lower:
-                low = first_at_least(key, low, begin, end, lower)
-            elif upper != last_upper:
-                high = first_at_least(key, high, begin, end, upper + 1)
-            last_lower = lower
-            last_upper = upper
+            <seek>
             wanted = np.int64(stop) - k + high - low
             if wanted > room - k:
                 full = True
@@ -132,15 +127,7 @@ def probe(i, count, <arguments>):
     while i < count:
         row = np.uint64(i)
         <load>
-        if lower != last_lower and upper != last_upper:
-            low = anchor_low = first_at_least(key, anchor_low, begin, end, lower)
-            high = anchor_high = first_at_least(key, anchor_high, begin, end, upper + 1)
-        elif lower != last_lower:
-            low = first_at_least(key, low, begin, end, lower)
-        elif upper != last_upper:
-            high = first_at_least(key, high, begin, end, upper + 1)
-        last_lower = lower
-        last_upper = upper
+        <seek>
         for j in range(np.uint64(low), np.uint64(high)):
             <check>
             total += np.int64(ok)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from textwrap import indent
 
 from actors.columnar.pair_writer import PairWriter
-from actors.columnar.probe_loops import BAND, HASHED, Form
+from actors.columnar.probe_loops import BAND, HASHED, SEEK, Form
 
 
 def probe_source(writer: PairWriter, form: Form, *, hashed: bool) -> str:
@@ -43,6 +43,7 @@ def probe_source(writer: PairWriter, form: Form, *, hashed: bool) -> str:
         "<constants>": writer.constants.loading or ["pass"],
         "<read>": read,
         "<load>": load,
+        "<seek>": [SEEK],
         "<check>": check,
         "<write>": write,
     }.items():
