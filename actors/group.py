@@ -14,8 +14,14 @@ from actors.columnar.memory import Spill
 from actors.columnar.store import load_merging
 from actors.operators.base import OperatorSpec
 from actors.unit import Channel, ProcessingUnit, UnitState
-from decopa.choices import DEFAULT_MAX_GROUPS, DEFAULT_MAX_MATCHES, DEFAULT_MAX_STATE_BYTES
-from decopa.errors import CheckpointError
+from decopa.choices import (
+    DEFAULT_MAX_GROUPS,
+    DEFAULT_MAX_MATCHES,
+    DEFAULT_MAX_STATE_BYTES,
+    LIMIT_POLICIES,
+    LimitPolicy,
+)
+from decopa.errors import CheckpointError, DecoPaError, did_you_mean
 from decopa.planning.plan import PlanOperator, QueryPlan
 from decopa.planning.subquery import SubQuery
 from decopa.query.binding import BoundQuery
@@ -37,6 +43,8 @@ class Limits:
     one batch of its input. With `spill`, partial matches beyond the limit go to files.
 
     A run ends when all its units together have made `max_comparisons`, or after `max_seconds`; None is no limit.
+    `on_limit` says what happens when a query exceeds one of the others: the run ends with an error, or it goes on with
+    the other queries, in the local runtime.
     """
 
     max_matches: int = DEFAULT_MAX_MATCHES
@@ -45,6 +53,11 @@ class Limits:
     max_groups: int = DEFAULT_MAX_GROUPS
     max_comparisons: int | None = None
     max_seconds: float | None = None
+    on_limit: LimitPolicy = LIMIT_POLICIES[0]
+
+    def __post_init__(self) -> None:
+        if self.on_limit not in LIMIT_POLICIES:
+            raise DecoPaError(f"unknown policy '{self.on_limit}'{did_you_mean(self.on_limit, LIMIT_POLICIES)}")
 
 
 @dataclass(frozen=True)
@@ -73,6 +86,8 @@ class _Inbox:
     input: Input
     number: int
     tap: Tap | None = None
+    #: Whether a view brings the messages.
+    viewed: bool = False
     after: tuple[Input, ...] = ()
     messages: deque[Batch | int] = field(default_factory=deque)
 
@@ -126,8 +141,10 @@ class UnitGroup:
                 counted = counting and operator == plan.root and plan.slices == 1
                 spec = OperatorSpec(bound, plan, operator, code_of, counting=counted, gathering=gathering)
                 self._add_units(operator, numbers, spec, routing)
-        # Nearest to the root first; plan order among equals.
-        self._by_depth = sorted(self._inboxes.values(), key=lambda inbox: inbox.depth)
+        # Nearest to the root first; among equals events before matches of other parts, as they would come before the
+        # matches of an operator in here: partial matches that look for later events find them by their times alone,
+        # events that look for earlier partial matches have to look at more than they meet. Else plan order.
+        self._by_depth = sorted(self._inboxes.values(), key=lambda inbox: (inbox.depth, inbox.viewed))
 
     def _add_units(
         self, operator: PlanOperator, numbers: Iterable[int], spec: OperatorSpec, routing: RoutingTable
@@ -156,6 +173,7 @@ class UnitGroup:
                     (operator.name, channel.side),
                     number,
                     self._taps.get(operator.name),
+                    inputs[channel.side].view is not None,
                     self._feeding(operator, 1 - channel.side) if channel.side == late else (),
                 )
 

@@ -9,13 +9,15 @@ import heapq
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from actors.group import GroupState, Limits, Tap, UnitGroup
 from actors.unit import Channel, ProcessingUnit
-from decopa.errors import CheckpointError
+from decopa.errors import CheckpointError, LimitError
 from decopa.planning.workload.packing import part_order
 from decopa.query.binding import BoundQuery
 from shuffler.routing import feeder
+from shuffler.routing.parameters import tables_of
 from shuffler.routing.table import END_OF_STREAM, NOTHING_YET, Delivery, Edge, Sender
 from shuffler.routing.topology import Topology
 from shuffler.routing.views import ViewReader
@@ -50,7 +52,8 @@ class PartsHost:
 
     A part is worked on after those that it takes matches from, until nothing waits in it; one that got nothing is not
     called. With `interleaving` the next group is drawn at random, and so is the next channel in it. `counting` says of
-    which parts only the number of matches is asked for.
+    which parts only the number of matches is asked for. `on_limit` hears of a part that exceeds a limit, if the others
+    shall go on without it; it is dropped, with those that take its matches.
     """
 
     def __init__(
@@ -65,8 +68,12 @@ class PartsHost:
         counting: Callable[[int], bool] = lambda part: False,
         interleaving: random.Random | None = None,
         on_progress: Callable[[], None] = lambda: None,
+        on_limit: Callable[[int, LimitError], None] | None = None,
     ) -> None:
         self._topology, self._outside, self._interleaving = topology, outside, interleaving
+        self._on_limit = on_limit
+        #: Parts that are worked on no more.
+        self.dropped: set[int] = set()
         self._bounds, self._strings, self._counting = bounds, strings, counting
         parts = topology.plan.parts
         everything = {(part, copy): None for part in range(len(parts)) for copy in range(parts[part].slices)}
@@ -123,6 +130,7 @@ class PartsHost:
                     self._bounds(part),
                     self._bounds(source[0]),
                     self._strings,
+                    counting=operator == plan.parts[part].root and self._counts_only(part),
                 )
                 prompt = self._is_prompt(part, edges)
                 view = _TappedView(part, operator.name, reader, senders, prompt=prompt)
@@ -144,32 +152,69 @@ class PartsHost:
         return {name: self._tap(views) for (of, name), views in self._views.items() if of == part}
 
     def _tap(self, views: Sequence[_TappedView]) -> Tap:
+        tables = tables_of([view.reader for view in views])
+
         def hear(number: int, content: Batch | int) -> None:
-            for view in views:
-                if isinstance(content, Batch):
-                    rows = view.reader.read(content)
-                    if rows.length:
+            if isinstance(content, Batch):
+                for places, table in tables:
+                    for place, rows in table.read(content):
+                        view = views[places[place]]
                         self._pass_on(view.part, view.senders[number].rows(rows))
-                else:
-                    view.watermarks[number] = content
-                    if view.prompt or content == END_OF_STREAM:
-                        self._pass_on(view.part, view.senders[number].watermark(content))
+                return
+            for view in views:
+                view.watermarks[number] = content
+                if view.prompt or content == END_OF_STREAM:
+                    self._pass_on(view.part, view.senders[number].watermark(content))
 
         return hear
 
     def _pass_on(self, part: int, deliveries: Iterator[Delivery]) -> None:
         """From a view to the units that take it, in here or elsewhere."""
+        if part in self.dropped:
+            return
         group = self.groups.get((part, 0))
         for delivery in deliveries:
             edge = delivery.edge
             if edge is None or group is None or (edge.target.name, delivery.unit) not in group.units:
-                self._outside(part, 0, delivery)
+                self._guarded(part, partial(self._outside, part, 0, delivery))
                 continue
             channel = Channel(edge.side, delivery.sender)
             group.accept(edge.target.name, delivery.unit, channel, delivery.content)
             self._wake((part, 0))
             if group.waiting_rows > _MOST_WAITING and self._interleaving is None:
-                group.drain()
+                self._guarded(part, group.drain)
+
+    def _guarded(self, part: int, work: Callable[[], None]) -> None:
+        """Works for a part, which is dropped if that exceeds a limit and the others shall go on."""
+        try:
+            work()
+        except LimitError as err:
+            if self._on_limit is None:
+                raise
+            self._drop(part)
+            self._on_limit(part, err)
+
+    def _drop(self, part: int) -> None:
+        """Forgets a part, the other alternatives of its query, those that take its matches, and fragments that nobody
+        uses any more."""
+        plan = self._topology.plan
+        users: dict[int, set[int]] = {}
+        for (source, _), views in self._topology.taken_from.items():
+            users.setdefault(source, set()).update(user for user, _ in views)
+        waiting = [part]
+        while waiting:
+            one = waiting.pop()
+            if one in self.dropped:
+                continue
+            self.dropped.add(one)
+            waiting += users.get(one, ())
+            if not plan.parts[one].fragment:
+                name = plan.parts[one].query.name
+                waiting += [other for other in plan.reported if plan.parts[other].query.name == name]
+            waiting += [source for source, others in users.items()
+                        if plan.parts[source].fragment and others <= self.dropped]  # fmt: skip
+        for key in [key for key in self.groups if key[0] in self.dropped]:
+            del self.groups[key]
 
     def _group(
         self,
@@ -211,14 +256,18 @@ class PartsHost:
 
     def accept(self, part: int, copy: int, target: str, unit: int, channel: Channel, content: Batch | int) -> None:
         """Puts rows or a watermark into a channel of a unit; `drain` delivers them."""
+        if part in self.dropped:
+            return
         self.groups[part, copy].accept(target, unit, channel, content)
         self._wake((part, copy))
 
     def take(self, part: int, copy: int, delivery: Delivery) -> None:
         """As `accept`, for what a sender sends; without an edge it leaves at once."""
         edge = delivery.edge
+        if part in self.dropped:
+            return
         if edge is None:
-            self._outside(part, copy, delivery)
+            self._guarded(part, partial(self._outside, part, copy, delivery))
         else:
             channel = Channel(edge.side, delivery.sender)
             self.accept(part, copy, edge.target.name, delivery.unit, channel, delivery.content)
@@ -233,8 +282,9 @@ class PartsHost:
                 _, key = self._waiting.pop(self._interleaving.randrange(len(self._waiting)))
             self._tell(key[0])
             self._is_waiting.discard(key)
-            worked.add(key[0])
-            self.groups[key].drain()
+            if key in self.groups:
+                worked.add(key[0])
+                self._guarded(key[0], self.groups[key].drain)
         return worked
 
     def _tell(self, part: int) -> None:

@@ -14,9 +14,9 @@ import pyarrow as pa
 from actors.group import Limits
 from actors.host import PartsHost
 from actors.latency import LatencyMeter
-from actors.outlet import MatchTaker, Outcome, OutletSpec, outcome_of, taker_of
 from actors.reports import UnitReport, unit_reports
-from actors.sink import MatchSink, check_limit
+from actors.sinks.outlet import MatchTaker, Outcome, OutletSpec, outcome_of, taker_of
+from actors.sinks.sink import MatchSink, check_limit
 from actors.state.codec import UnitsCodec, UnitsState, part_key
 from actors.state.host import decode_host, encode_host
 from actors.unit import Channel

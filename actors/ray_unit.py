@@ -24,8 +24,8 @@ from actors.group import Limits
 from actors.latency import LatencySummary
 from actors.metrics import SinkMetrics, UnitMetrics
 from actors.node import SinkNode, UnitNode
-from actors.outlet import Outcome, OutletSpec, outcome_of
 from actors.reports import UnitReport
+from actors.sinks.outlet import Outcome, OutletSpec, outcome_of
 from decopa.planning.roles import Rule
 from shuffler.exchange.channel import Message
 from shuffler.exchange.node import Marks

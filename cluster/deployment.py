@@ -14,8 +14,8 @@ from ray.exceptions import GetTimeoutError, ObjectLostError, RayActorError, RayT
 from actors.columnar.jit import is_interpreted
 from actors.emulation import Emulation
 from actors.group import Limits
-from actors.outlet import OutletSpec
 from actors.ray_unit import UNIT_CLASSES, Sink, SinkSetup, SinkStatus, StateStore, UnitSetup, UnitStatus
+from actors.sinks.outlet import OutletSpec
 from cluster.options import RayOptions
 from cluster.placement import Places
 from costmodel.capacity import Capacity

@@ -26,6 +26,13 @@ BLOCK_ROWS = 131_072
 PAUSE_S = FlushPolicy().interval_s
 
 
+#: Rows of a live stream wait for company here, and nowhere after: a message costs about the same whatever it carries,
+#: and every process that waited once more would add its wait to the time a match takes.
+GATHER_S = 0.02
+_LONGEST_GATHER_S = 0.2
+#: As many rows have company enough: a stream this fast is never made to wait.
+_COMPANY_ROWS = 1_000
+
 #: How often to look whether a stream that pauses was asked to stop.
 _LOOK_S = 0.05
 #: A block of a paced replay takes no longer than this, since checkpoints begin between blocks.
@@ -33,6 +40,11 @@ _BLOCK_S = 0.2
 _LEAST_ROWS = 64
 #: How long to wait for the thread that reads; one that waits for standard input ends with the program.
 _ENDING_S = 2.0
+
+
+def gather_s(publish_every_s: float) -> float:
+    """How long events of a live stream gather if matches are published only so often: more haste is of no use."""
+    return max(GATHER_S, min(_LONGEST_GATHER_S, publish_every_s / 10))
 
 
 def rows_per_block(replay: Replay) -> int:
@@ -56,6 +68,8 @@ class FeedBlock:
     last_ts: int
     #: Where a live source goes on after this block.
     position: Position | None = None
+    #: Whether to pass it on at once, through all processes, since nobody knows when the next one comes.
+    urgent: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,9 +112,16 @@ class BlockSource(Protocol):
 class TraceBlocks:
     """A trace or live stream that this process reads."""
 
-    def __init__(self, source: TraceSource, rows: int = BLOCK_ROWS, *, stopped: threading.Event | None = None) -> None:
+    def __init__(
+        self,
+        source: TraceSource,
+        rows: int = BLOCK_ROWS,
+        *,
+        stopped: threading.Event | None = None,
+        gather_s: float = GATHER_S,
+    ) -> None:
         """Once `stopped` is set, a live stream raises StreamStopped."""
-        self._source, self._rows, self._stopped = source, rows, stopped or threading.Event()
+        self._source, self._rows, self._stopped, self._gather_s = source, rows, stopped or threading.Event(), gather_s
 
     @property
     def format(self) -> EventFormat:
@@ -114,8 +135,9 @@ class TraceBlocks:
         self, attributes: Collection[str], skip: int = 0, saved: bytes | None = None
     ) -> Iterator[FeedBlock | None]:
         if self._source.row_count is None:
-            for block in _with_pauses(self._source.arrivals(attributes, self._rows, saved=saved), self._stopped):
-                yield None if block is None else pack_block(block, self.format)
+            arrivals = self._source.arrivals(attributes, self._rows, saved=saved)
+            for block in _with_pauses(arrivals, self._stopped, self._gather_s):
+                yield None if block is None else replace(pack_block(block, self.format), urgent=True)
             return
         for block in self._source.blocks(attributes, self._rows, skip=skip):
             yield pack_block(block, self.format)
@@ -158,10 +180,11 @@ def _stream_of(rows: pa.RecordBatch) -> pa.Buffer:
     return stream.getvalue()
 
 
-def _with_pauses(blocks: Iterator[Block | None], stopped: threading.Event) -> Iterator[Block | None]:
+def _with_pauses(blocks: Iterator[Block | None], stopped: threading.Event, gather_s: float) -> Iterator[Block | None]:
     """The blocks as they come, with None again and again while the next one takes a while.
 
     A thread reads ahead. It ends when nobody wants its blocks any more, at the latest with the next thing that arrives.
+    Between two small blocks it leaves events time to gather where they arrive.
     """
     arrived: queue.Queue[Block | BaseException | None] = queue.Queue(maxsize=2)
     left = threading.Event()
@@ -179,6 +202,8 @@ def _with_pauses(blocks: Iterator[Block | None], stopped: threading.Event) -> It
             for block in blocks:
                 if block is not None:
                     put(block)
+                    if block.rows.num_rows < _COMPANY_ROWS:
+                        left.wait(gather_s)
                 if left.is_set():
                     return
             put(None)

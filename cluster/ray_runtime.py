@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from actors.group import Limits
 from actors.latency import LatencySummary
-from actors.outlet import Outcome, OutletSpec
 from actors.ray_unit import UnitStatus
 from actors.reports import OperatorReport, UnitReport, operator_report
+from actors.sinks.outlet import Outcome, OutletSpec
 from cluster.deployment import Deployment
 from cluster.feeding import BlockSource
 from cluster.local import Watching

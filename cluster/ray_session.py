@@ -43,7 +43,7 @@ def ray_session(*, address: str | None = None, cpus: int = 1, dashboard: bool = 
         yield _dashboard()
         return
     if address is None and not os.environ.get("RAY_ADDRESS"):
-        _start(cpus, dashboard=dashboard)
+        start_ray(cpus, dashboard=dashboard)
     else:
         _connect(address)
     try:
@@ -52,7 +52,8 @@ def ray_session(*, address: str | None = None, cpus: int = 1, dashboard: bool = 
         ray.shutdown()
 
 
-def _start(cpus: int, *, dashboard: bool) -> None:
+def start_ray(cpus: int, *, dashboard: bool = True) -> None:
+    """Starts a Ray with places for that many actors."""
     prepare_java()  # Ray's processes hand its settings on to Java workers, so they come first
     _find_tools()
     # On a busy machine the dashboard may be too slow for Ray's patience; without it Ray starts sooner.
@@ -71,11 +72,15 @@ def _start(cpus: int, *, dashboard: bool) -> None:
             return
         except Exception as err:  # Ray raises plain Exception when one of its processes does not come up in time
             ray.shutdown()
-            failure = err
+            problem = _first_line(err)
     raise DeployError(
-        f"Ray does not start: {str(failure).splitlines()[0]}; look at its logs in /tmp/ray/session_latest/logs, or use "
-        "--runtime local"
-    ) from failure
+        f"Ray does not start: {problem}; look at its logs in /tmp/ray/session_latest/logs, or use --runtime local"
+    )
+
+
+def stop_ray() -> None:
+    """Ends the Ray that was started here, or the connection to a cluster."""
+    ray.shutdown()
 
 
 def _find_tools() -> None:

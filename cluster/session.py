@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from actors.outlet import Outcome, joined
+from actors.sinks.outlet import Outcome, joined
 from cluster.deployment import Deployment
 from cluster.feeding import BlockSource, FeedBlock
 from shuffler.exchange.node import ReplayStart
@@ -123,11 +123,15 @@ class Session:
         name = self._names[self.blocks % len(self._names)]
         self._wait_for_room(name, _BLOCKS_IN_FLIGHT)
         shuffler = self._deployment.shufflers[name]
-        self._calls[name].append(shuffler.feed.remote(block.content, block.place, self.events, self._start))
+        self._calls[name].append(
+            shuffler.feed.remote(block.content, block.place, self.events, self._start, block.urgent)
+        )
         self._last_ts = max(self._last_ts, block.last_ts)
         self.events += block.rows
         self.blocks += 1
         self._position = block.position
+        if block.urgent and len(self._names) == 1:  # others, whose turn it was not, do not know how far the stream is
+            self._flushed_at = self.blocks
         self._step()
 
     def pause(self) -> None:

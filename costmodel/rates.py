@@ -30,8 +30,8 @@ from costmodel.sub_queries import NegationShare, SubQuerySelectivity
 from costmodel.time_order import TimeOrder, log_time_factor, positive_aliases
 from decopa.errors import StatisticsError
 from decopa.query.analysis import Chain, Negation, project, strip_kleene, structure
+from decopa.query.conditions.predicate import aliases_of
 from decopa.query.pattern import EventRef, Pattern, children_of, leaves, with_children
-from decopa.query.predicate import aliases_of
 from decopa.query.query import Query
 
 

@@ -20,10 +20,10 @@ import numpy as np
 from costmodel.sub_queries import CONFIDENCE, GroupRate, NegationShare, SubQuerySelectivity, check_share
 from decopa.errors import StatisticsError, did_you_mean
 from decopa.query.analysis import Position
-from decopa.query.members import is_between_members
+from decopa.query.conditions.members import is_between_members
+from decopa.query.conditions.predicate import Predicate, aliases_of
 from decopa.query.names import duration_text
 from decopa.query.pattern import ANY_TYPE, Pattern
-from decopa.query.predicate import Predicate, aliases_of
 from decopa.query.query import MAX_WINDOW_US, Query
 
 #: More events in one window than this are a mistake in the unit.

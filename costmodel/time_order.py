@@ -59,8 +59,9 @@ def positive_aliases(pattern: Pattern) -> tuple[list[str], list[str]]:
     match pattern:
         case EventRef():
             return [pattern.alias], []
-        case Kleene():
-            return [], [pattern.child.alias]
+        case Kleene():  # of members with several events, the first stands for the group
+            first, *others = pattern.aliases
+            return others, [first]
         case Not():
             return [], []
         case Except():
@@ -88,8 +89,9 @@ def _log_orders(pattern: Pattern, sizes: Mapping[str, float]) -> tuple[float, fl
     if isinstance(pattern, EventRef):
         return 1, 0.0
     if isinstance(pattern, Kleene):
-        members = sizes.get(pattern.child.alias, 1)
-        return members, math.lgamma(members + 1)
+        members = sizes.get(pattern.aliases[0], 1)
+        events, log_orders = _log_orders(pattern.child, sizes)
+        return members * events, members * log_orders + math.lgamma(members + 1)
     if isinstance(pattern, Except):
         return _log_orders(pattern.child, sizes)
     if not isinstance(pattern, Seq | And | Next):

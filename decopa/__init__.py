@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from decopa.api import (
         calibrate,
         make_plan,
+        open_run,
         plan,
         resume,
         run,
@@ -44,10 +45,11 @@ if TYPE_CHECKING:
     from decopa.query.rewrite.timeouts import timed_out
     from decopa.report.explain import explain
     from decopa.runs.folder import MatchFolder
-    from decopa.runs.live import LiveRun, LiveSummary
     from decopa.runs.result import RunResult
-    from decopa.runs.scale_test import ScaleSettings
+    from decopa.runs.scaling.scale_test import ScaleSettings
     from decopa.runs.spec import Output, Planning, RunSpec, TraceOptions
+    from decopa.runs.streams.live import LiveRun, LiveSummary
+    from decopa.runs.streams.open_run import OpenRun
     from decopa.runs.watch import Watch
     from shuffler.rows.events import TraceColumns
     from shuffler.source.dead_letters import BadRows
@@ -69,6 +71,7 @@ _HOMES = {
     "decopa.api": (
         "calibrate",
         "make_plan",
+        "open_run",
         "plan",
         "resume",
         "run",
@@ -104,10 +107,11 @@ _HOMES = {
     "decopa.query.query": ("Query",),
     "decopa.query.rewrite.timeouts": ("timed_out",),
     "decopa.report.explain": ("explain",),
-    "decopa.runs.live": ("LiveRun", "LiveSummary"),
+    "decopa.runs.streams.live": ("LiveRun", "LiveSummary"),
     "decopa.runs.folder": ("MatchFolder",),
+    "decopa.runs.streams.open_run": ("OpenRun",),
     "decopa.runs.result": ("RunResult",),
-    "decopa.runs.scale_test": ("ScaleSettings",),
+    "decopa.runs.scaling.scale_test": ("ScaleSettings",),
     "decopa.runs.spec": (
         "Output",
         "Planning",
@@ -136,6 +140,7 @@ __all__ = [
     "LiveSummary",
     "MatchFolder",
     "Objective",
+    "OpenRun",
     "Output",
     "OutputError",
     "Placement",
@@ -160,6 +165,7 @@ __all__ = [
     "calibrate",
     "explain",
     "make_plan",
+    "open_run",
     "parse",
     "parse_workload",
     "plan",

@@ -24,13 +24,13 @@ from decopa.errors import OutputError
 from decopa.language.front import read_queries
 from decopa.planning.plan import Plan
 from decopa.query.query import Query
-from decopa.runs.calibration import calibrated, largest_branch, made_up_events
 from decopa.runs.execute import run_spec
 from decopa.runs.folder import MatchFolder
 from decopa.runs.measure import measure
 from decopa.runs.opening import open_events
 from decopa.runs.planning import DEFAULT_STRATEGY, choose_plan, left_deep_plan
 from decopa.runs.result import RunResult
+from decopa.runs.scaling.calibration import calibrated, largest_branch, made_up_events
 from decopa.runs.spec import DEFAULT_CAPACITY, Output, Planning, RunSpec, TraceOptions
 from decopa.runs.watch import Watch
 from shuffler.source.trace import Events
@@ -39,9 +39,10 @@ if TYPE_CHECKING:
     from cluster.checkpoint.recovery import CheckpointedRun
     from cluster.spark.match_stream import MatchStream
     from costmodel.calibration import Calibration
-    from decopa.runs.live import LiveRun
-    from decopa.runs.scale_points import Point
-    from decopa.runs.scale_test import ScaleSettings
+    from decopa.runs.scaling.scale_points import Point
+    from decopa.runs.scaling.scale_test import ScaleSettings
+    from decopa.runs.streams.live import LiveRun
+    from decopa.runs.streams.open_run import OpenRun
     from shuffler.source.live.address import SourceAddress
 
 QueryLike = str | Query | Sequence[Query]
@@ -198,7 +199,7 @@ def stream(
     that old. Called again with the same `checkpoint`, the stream continues, with any number of units or another plan.
     `trigger` is that of Spark's writer, as in {"processingTime": "5 seconds"}; `name` is the query's name in Spark.
     """
-    from decopa.runs.streaming import stream_spec
+    from decopa.runs.streams.streaming import stream_spec
 
     spec = _spec(units, strategy, "ray", planning, trace, limits, ray)
     return stream_spec(spec, as_workload(query), frame, out=out, checkpoint=checkpoint, trigger=trigger, name=name)
@@ -227,9 +228,43 @@ def watch(
     >>> [table.num_rows for table in watch("PATTERN SEQ(A a, B b) WITHIN 10 us", iter(batches))]
     [1]
     """
-    from decopa.runs.live import live_run
+    from decopa.runs.streams.live import live_run
 
     return live_run(_spec(units, strategy, runtime, planning, trace, limits, ray), as_workload(query), events)
+
+
+def open_run(
+    query: QueryLike,
+    events: Any,
+    *,
+    strategy: str | None = None,
+    runtime: str | None = None,
+    planning: Planning = _NO_PLANNING,
+    trace: TraceOptions = _NO_TRACE,
+    limits: Limits = _NO_LIMITS,
+    keep_history_us: int = 0,
+    max_history_bytes: int = 1 << 30,
+) -> OpenRun:
+    """A run whose queries, the rules, come and go while it goes on: iterate over it for the matches, and call `add`,
+    `remove` and `replace` in between.
+
+    `events` is anything that `run` or `watch` take; the run works in this process. Matches have a column `version`
+    behind `query`. A stored trace is read again where a new rule looks back; of a live stream the last events are kept
+    for that, as many as the rules there look back to and at least those of `keep_history_us`, within
+    `max_history_bytes`.
+
+    >>> table = pa.table({"id": [1, 2], "ts": [0, 5], "type": ["A", "B"]})
+    >>> with open_run("QUERY pairs PATTERN SEQ(A a, B b) WITHIN 10 us", table) as rules:
+    ...     _ = rules.add("QUERY single PATTERN SEQ(B b) WITHIN 10 us")
+    ...     rules.to_end().select(["query", "version", "b"]).to_pylist()
+    [{'query': 'pairs', 'version': 1, 'b': 2}, {'query': 'single', 'version': 1, 'b': 2}]
+    """
+    from decopa.runs.streams.open_run import open_rules
+
+    spec = _spec(None, strategy, runtime, planning, trace, limits, _NO_RAY)
+    return open_rules(
+        spec, as_workload(query), events, keep_history_us=keep_history_us, max_history_bytes=max_history_bytes
+    )
 
 
 def stats(query: QueryLike, events: Events, *, trace: TraceOptions = _NO_TRACE, seed: int = 0) -> list[Statistics]:
@@ -266,8 +301,8 @@ def scale(
 ) -> list[Point]:
     """The rate of events that the query sustains on each number of units, by each strategy, on Ray."""
     from cluster.ray_session import ray_session
-    from decopa.runs.scale_points import point_keys
-    from decopa.runs.scale_test import ScaleSettings, ScaleTest
+    from decopa.runs.scaling.scale_points import point_keys
+    from decopa.runs.scaling.scale_test import ScaleSettings, ScaleTest
 
     queries, source = as_workload(query), open_events(trace, events).source
     settings = settings or ScaleSettings(DEFAULT_CAPACITY)

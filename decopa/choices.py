@@ -67,6 +67,9 @@ ORDERS = tuple(order.value for order in Order)
 READINGS = tuple(reading.value for reading in Reading)
 OBJECTIVES = tuple(objective.value for objective in Objective)
 
+#: What happens when a query exceeds a limit: the run ends, or it goes on with the other queries.
+LimitPolicy = Literal["stop", "drop-query"]
+LIMIT_POLICIES: tuple[LimitPolicy, ...] = get_args(LimitPolicy)
 LatePolicy = Literal["fail", "drop", "divert"]
 LATE_POLICIES: tuple[LatePolicy, ...] = get_args(LatePolicy)
 BadRowPolicy = Literal["fail", "divert"]

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from decopa.query.binding import BoundQuery
-from decopa.query.predicate import Attr, Expr, Node, Over, Predicate, rewrite
+from decopa.query.conditions.predicate import Attr, Expr, Node, Over, Predicate, rewrite
+from decopa.query.conditions.typing import column_of_expression
+from decopa.query.conditions.vector import ColumnEvaluator
 from decopa.query.schema import NULL, Column
-from decopa.query.typing import column_of_expression
-from decopa.query.vector import ColumnEvaluator
 from shuffler.rows.batch import Array, Batch, Indices, length_of, start_of
 from shuffler.rows.layout import Layout, member_column
 from shuffler.rows.strings import StringPool

@@ -10,8 +10,8 @@ import numpy as np
 
 from decopa.planning.subquery import SubQuery
 from decopa.query.binding import BoundQuery
-from decopa.query.kernel import ConditionWriter, Constants
-from decopa.query.predicate import Attr, Predicate, aliases_of
+from decopa.query.conditions.kernel import ConditionWriter, Constants
+from decopa.query.conditions.predicate import Attr, Predicate, aliases_of
 from shuffler.rows.batch import Array, length_of, start_of
 from shuffler.rows.layout import Layout, layout_of, member_column
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from decopa.query.kernel import HELPERS
+from decopa.query.conditions.kernel import HELPERS
 
 # Neighbouring probe rows look at neighbouring places, so a few steps from the last place are usually enough.
 _SEARCH = '''@jit

@@ -1,12 +1,13 @@
-"""Closure: all groups of a Kleene position, from strip matches in which the position holds one event.
+"""Closure: all groups of a KL, from strip matches in which it has one member.
 
 Strip matches that agree in everything else form a family; each subset of a family that fits the window and the
-conditions between members is a match.
+conditions between members is a match. Where members are of several events, each must begin after the one before has
+ended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -19,9 +20,9 @@ from actors.columnar.store import Store
 from actors.operators.base import OperatorSpec
 from actors.operators.closure_source import GroupShape, MemberChecks, closure_source
 from decopa.query.binding import BoundQuery
-from decopa.query.kernel import HELPERS, ConditionWriter, Constants
-from decopa.query.members import EARLIER, LATER, of_neighbours
-from decopa.query.predicate import Attr
+from decopa.query.conditions.kernel import HELPERS, ConditionWriter, Constants
+from decopa.query.conditions.members import EARLIER, LATER, of_neighbours
+from decopa.query.conditions.predicate import Attr
 from shuffler.routing.table import NOTHING_YET, identity_columns
 from shuffler.rows.batch import Array, Batch, Indices, key_of, length_of, start_of
 from shuffler.rows.hashing import hash_groups
@@ -29,6 +30,8 @@ from shuffler.rows.layout import Layout, member_column
 
 #: Column that numbers the batch a stored row came with.
 ARRIVAL = "#arrival"
+#: Columns that say when a member of several events begins and ends.
+_SPAN = ("#begin", "#end")
 #: What the compiled loop calls the rows of two members.
 _ROWS = {EARLIER: "one", LATER: "other"}
 
@@ -38,28 +41,43 @@ class Closure:
 
     def __init__(self, spec: OperatorSpec, counters: Counters) -> None:
         query = spec.bound.query
-        self.alias, strip = spec.roles.alias, spec.roles.strip(spec.operator.sub_query)
+        strip = spec.roles.strip(spec.operator.sub_query)
+        #: The KL alias whose groups are formed, or all those whose events make up a member, the earliest first.
+        self.aliases = tuple(alias for alias in query.aliases if alias in spec.roles.formed)
         self.window_us, self.counters = query.window_us, counters
         given = Side.of(spec.bound, strip).layout
         self.output = Side.of(spec.bound, spec.operator.sub_query).layout
-        self.layout = Layout({**given.columns, ARRIVAL: np.dtype(np.int64)}, given.groups, given.places)
-        self.identity = identity_columns(query, strip, self.alias)
+        added = (ARRIVAL,) if len(self.aliases) == 1 else (ARRIVAL, *_SPAN)
+        columns = {**given.columns, **dict.fromkeys(added, np.dtype(np.int64))}
+        self.layout = Layout(columns, given.groups, given.places)
+        #: The column that members are put in order by, ties by the place of their first event in the stream.
+        self._begin = _SPAN[0] if len(self.aliases) > 1 else given.place(f"{self.aliases[0]}.first")
+        self._ordinal = f"{self.aliases[0]}.ordinal"
+        self.identity = identity_columns(query, strip, spec.roles.formed)
         self.store = Store(self.layout, hashed=self.identity, memory=spec.memory)
-        rest = strip.positive(query) - {self.alias}
+        rest = strip.positive(query) - spec.roles.formed
         # If another event must follow the group, a family cannot grow once the watermark has passed that event.
-        self._ends_with_rest = any((self.alias, other) in query.order_constraints for other in rest)
+        order = query.order_constraints
+        self._ends_with_rest = any((alias, other) in order for alias in self.aliases for other in rest)
         self._watermark = NOTHING_YET
         self._arrival = 0
         self._kernel = _ClosureKernel(spec.bound, self, sorted(strip.closed))
         self._constants = self._kernel.constants.arrays(spec.code_of)
         rows = BLOCK if spec.operator == spec.plan.root else CHUNK
         self._counting = spec.counting
-        position = spec.bound.query.position(self.alias)
-        related = (*spec.bound.self_pairs.get(self.alias, ()), *spec.bound.members_of(self.alias).all)
+        position = spec.bound.query.position(self.aliases[0])
+        related = [
+            one for alias in self.aliases
+            for one in (*spec.bound.self_pairs.get(alias, ()), *spec.bound.members_of(alias).all)
+        ]  # fmt: skip
+        plain = not related and not position.runs and len(self.aliases) == 1
         #: Every set of members is a group: nothing relates them, and no size is asked for.
-        self._any_subset = not related and not position.runs and (position.least, position.most) == (1, None)
+        self._any_subset = plain and (position.least, position.most) == (1, None)
         self._blocks = OutputBlocks(self.output.columns, rows)
-        self._heap_blocks = OutputBlocks(self.output.groups[self.alias], 2 * rows)
+        self._heap_blocks = OutputBlocks(
+            {f"{alias}.{name}": kind for alias in self.aliases for name, kind in self.output.groups[alias].items()},
+            2 * rows,
+        )
 
     def start(self, batch: Batch) -> Iterator[Batch]:
         """Groups of families that are all in this batch, each in consecutive rows."""
@@ -68,6 +86,7 @@ class Closure:
         for name in self.identity:
             column = batch.columns[name]
             boundary[1:] |= column[1:] != column[:-1]
+        batch = self._with_spans(batch)
         offsets = np.append(np.flatnonzero(boundary), batch.length)
         members = self._in_time_order(batch, boundary)
         yield from self._groups(batch, offsets, members, np.ones(batch.length, dtype=np.int64), fresh=1)
@@ -97,13 +116,23 @@ class Closure:
     def snapshot(self) -> Batch:
         """The stored rows whose family may still grow."""
         rows = self.store.snapshot(self._growing(self.store.view()))
-        return Batch(rows.length, {name: rows.columns[name] for name in rows.columns if name != ARRIVAL}, rows.heaps)
+        kept = {name: column for name, column in rows.columns.items() if name not in (ARRIVAL, *_SPAN)}
+        return Batch(rows.length, kept, rows.heaps)
 
     def restore(self, rows: Batch, watermark_us: int) -> None:
         self._watermark = watermark_us
         self._insert(rows, arrival=0)  # before every batch that is to come
 
+    def _with_spans(self, batch: Batch) -> Batch:
+        """The rows with the times at which members of several events begin and end."""
+        if len(self.aliases) == 1:
+            return batch
+        times = [batch.columns[self.layout.place(f"{alias}.ts")] for alias in self.aliases]
+        spans = zip(_SPAN, (np.minimum.reduce(times), np.maximum.reduce(times)), strict=True)
+        return Batch(batch.length, {**batch.columns, **dict(spans)}, batch.heaps)
+
     def _insert(self, batch: Batch, arrival: int) -> None:
+        batch = self._with_spans(batch)
         arrivals = np.full(batch.length, arrival, dtype=np.int64)
         self.store.insert(Batch(batch.length, {**batch.columns, ARRIVAL: arrivals}, batch.heaps))
 
@@ -124,8 +153,7 @@ class Closure:
 
     def _in_time_order(self, batch: Batch, boundary: Array) -> Indices:
         """Rows, family by family, in time order; ties in the order of the stream."""
-        times = batch.columns[self.layout.place(f"{self.alias}.first")]
-        ordinals = batch.columns[f"{self.alias}.ordinal"]
+        times, ordinals = batch.columns[self._begin], batch.columns[self._ordinal]
         later = (times[1:] > times[:-1]) | ((times[1:] == times[:-1]) & (ordinals[1:] > ordinals[:-1]))
         if bool(np.all(later | boundary[1:])):
             return np.arange(batch.length, dtype=np.int64)
@@ -135,7 +163,7 @@ class Closure:
         """For each family with a fresh row: its rows in time order, as offsets into a list of rows."""
         store = self.store
         arguments: list[Any] = [store.begin, store.end, store.hashes, store.previous, store.head, store.cursor]
-        arguments += [store.columns[self.layout.place(f"{self.alias}.first")], store.columns[f"{self.alias}.ordinal"]]
+        arguments += [store.columns[self._begin], store.columns[self._ordinal]]
         arguments += [store.columns[ARRIVAL], self._arrival]
         arguments += [store.columns[name] for name in self.identity]
         for alias in self._kernel.closed:
@@ -180,7 +208,7 @@ class Closure:
     def _written_groups(
         self, rows: Batch, offsets: Indices, members: Indices, marks: Array, fresh: int
     ) -> Iterator[Batch]:
-        kernel, alias = self._kernel, self.alias
+        kernel = self._kernel
         deepest = int(np.max(np.diff(offsets)))
         state = np.zeros(3, dtype=np.int64)  # family, members chosen, next candidate
         stacks = np.empty((5, deepest + 1), dtype=np.int64)
@@ -198,17 +226,21 @@ class Closure:
                 self._blocks.take(found)
                 self._heap_blocks.take(used)
                 columns = {name: column[:found] for name, column in columns.items()}
-                heap = {name: column[:used] for name, column in heap.items()}
-                if key_of(alias) in columns:
-                    columns[key_of(alias)][:] = hash_groups(heap["id"], columns[length_of(alias)])
-                yield Batch(found, columns, {**rows.heaps, alias: heap})
+                heaps = {
+                    alias: {name: heap[f"{alias}.{name}"][:used] for name in self.output.groups[alias]}
+                    for alias in self.aliases
+                }
+                for alias in self.aliases:
+                    if key_of(alias) in columns:
+                        columns[key_of(alias)][:] = hash_groups(heaps[alias]["id"], columns[length_of(alias)])
+                yield Batch(found, columns, {**rows.heaps, **heaps})
 
 
 class _ClosureKernel:
     """Source of the compiled parts, and the columns that they read and write."""
 
     def __init__(self, bound: BoundQuery, closure: Closure, closed: list[str]) -> None:
-        alias, layout, output = closure.alias, closure.layout, closure.output
+        aliases, layout, output = closure.aliases, closure.layout, closure.output
         self.closed, self.constants = closed, Constants()
         self.columns: list[str] = []
 
@@ -218,44 +250,56 @@ class _ClosureKernel:
                 self.columns.append(place)
             return f"C{self.columns.index(place)}[{row}]"
 
-        def read(attr: Attr) -> str:
-            return value(f"{alias}.{member_column(bound, Attr(alias, attr.name))}", _ROWS[attr.alias])
-
-        writer = ConditionWriter(read, lambda attr: bound.column(Attr(alias, attr.name)), self.constants)
-        checks = [writer.condition(pair) for pair in bound.self_pairs.get(alias, ())]
-        single = bound.members_of(alias)
-        skips, decides, alone = (
-            " & ".join(writer.condition(of_neighbours(one)) for one in conditions)
-            for conditions in (single.skips, single.decides, single.alone)
-        )
-        position = bound.query.position(alias)
-        special = {
-            "min_ts": "low",
-            "max_ts": "high",
-            start_of(alias): "used",
-            length_of(alias): "depth",
-            key_of(alias): "0",  # filled in afterwards
-            f"{alias}.first": "",
-            f"{alias}.last": "",
-        }
+        pairs: list[str] = []
+        singles: list[list[str]] = [[], [], []]  # skips, decides, alone
+        for alias in aliases:
+            writer = self._writer(bound, alias, value)
+            pairs += [writer.condition(pair) for pair in bound.self_pairs.get(alias, ())]
+            members = bound.members_of(alias)
+            for found, conditions in zip(singles, (members.skips, members.decides, members.alone), strict=True):
+                found += [writer.condition(of_neighbours(one)) for one in conditions]
+        if len(aliases) > 1:  # members of several events come one after the other
+            singles[1].append(f"({value(_SPAN[1], 'one')} < {value(_SPAN[0], 'other')})")
+        position = bound.query.position(aliases[0])
+        special = {"min_ts": "low", "max_ts": "high"}
+        times: list[tuple[str, str]] = []
+        for alias in aliases:
+            special |= {start_of(alias): "used", length_of(alias): "depth"}
+            special[key_of(alias)] = "0"  # filled in afterwards
+            for name, row in ((f"{alias}.first", "row"), (f"{alias}.last", "other")):
+                special[name] = ""
+                if name in output.columns:
+                    times.append((name, value(f"{alias}.first", row)))
         #: (output column, source of its value)
-        self.outputs = [(name, special.get(name) or value(name, "row")) for name in output.columns
-                        if name not in (f"{alias}.first", f"{alias}.last")]  # fmt: skip
-        for name, row in ((f"{alias}.first", "row"), (f"{alias}.last", "other")):
-            if name in output.columns:
-                self.outputs.append((name, value(f"{alias}.first", row)))
+        self.outputs = [
+            (name, special.get(name) or value(name, "row")) for name in output.columns if special.get(name) != ""
+        ]
+        self.outputs += times
         #: (member column, source of its value)
-        self.members = [(name, value(f"{alias}.{name}", "member")) for name in output.groups[alias]]
+        self.members = [
+            (f"{alias}.{name}", value(f"{alias}.{name}", "member"))
+            for alias in aliases
+            for name in output.groups[alias]
+        ]
+        skips, decides, alone = (" & ".join(found) for found in singles)
         self.source = closure_source(
             len(closure.identity),
             len(closed),
             len(self.columns),
             self.constants.loading,
-            MemberChecks(" & ".join(checks), skips, decides, alone),
-            GroupShape(position.least, position.most, position.runs),
+            MemberChecks(" & ".join(pairs), skips, decides, alone),
+            GroupShape(position.least, position.most, position.runs, moments=len(aliases) == 1),
             [source for _, source in self.outputs],
             [source for _, source in self.members],
         )
+
+    def _writer(self, bound: BoundQuery, alias: str, value: Callable[[str, str], str]) -> ConditionWriter:
+        """Writes conditions between members of a group, on their events called `alias`."""
+
+        def read(attr: Attr) -> str:
+            return value(f"{alias}.{member_column(bound, Attr(alias, attr.name))}", _ROWS[attr.alias])
+
+        return ConditionWriter(read, lambda attr: bound.column(Attr(alias, attr.name)), self.constants)
 
     def load(self) -> ModuleType:
         return jit.load(self.source, helpers=HELPERS)

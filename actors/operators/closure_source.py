@@ -20,11 +20,13 @@ class MemberChecks:
 
 @dataclass(frozen=True, slots=True)
 class GroupShape:
-    """How many members a group has, and whether it is a run: each member the next one after the one before."""
+    """How many members a group has, and whether it is a run: each member the next one after the one before. Members
+    are single `moments`, or matches of several events that last."""
 
     least: int = 1
     most: int | None = None
     runs: bool = False
+    moments: bool = True
 
 
 def _follows(checks: MemberChecks, shape: GroupShape) -> str:
@@ -88,6 +90,8 @@ def closure_source(
         _GROUPS.replace("<arguments>", ", ".join(arguments))
         .replace("    <constants>", indent("\n".join(constants) or "pass", " " * 4))
         .replace("<check>", checks.pairs or "True")
+        # Members come in the order of their begins: if single events are too far, later ones are as well.
+        .replace("<beyond>", "size" if shape.moments else "candidate + 1")
         .replace("            <follows>", indent(_follows(checks, shape), " " * 12))
         .replace("<least>", str(shape.least))
         .replace("<most>", str(shape.most if shape.most is not None else 2**62))
@@ -192,8 +196,8 @@ def groups(state, stacks, offsets, members, window, min_ts, max_ts, marks, fresh
                 high = max(high, highs[above])
                 new += news[above]
             compared += 1
-            if high - low > window or depth >= <most>:  # members come in time order: later ones are too far as well
-                candidate = size
+            if high - low > window or depth >= <most>:
+                candidate = <beyond>
                 continue
             <follows>
             for d in range(depth if ok else 0):

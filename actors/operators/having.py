@@ -11,7 +11,7 @@ import numpy as np
 from actors.columnar.group_values import GroupValues
 from actors.operators.base import OperatorSpec
 from decopa.planning.subquery import SubQuery
-from decopa.query.predicate import Predicate, aliases_of, groups_of
+from decopa.query.conditions.predicate import Predicate, aliases_of, groups_of
 from shuffler.rows.batch import Batch
 from shuffler.rows.layout import layout_of
 

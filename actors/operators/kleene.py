@@ -27,7 +27,7 @@ class KleeneUnaryLogic:
         self._closure = Closure(spec, self.counters)
         self._watermark = NOTHING_YET
         self.late_side: int | None = None
-        runs = self._closure.alias in spec.bound.query.run_aliases
+        runs = bool(spec.roles.formed & spec.bound.query.run_aliases)
         self._arrivals = Arrivals(layout_of(spec.bound, spec.plan.inputs(spec.operator)[0].sub_query)) if runs else None
 
     def on_batch(self, side: int, batch: Batch) -> Iterator[Batch]:

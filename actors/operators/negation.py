@@ -14,7 +14,7 @@ from actors.operators.base import LogicState, OperatorSpec
 from actors.operators.pairing import Pairing, equality_columns
 from actors.operators.row_sets import NEGATED, PENDING
 from decopa.planning.times import gap_times
-from decopa.query.predicate import aliases_of
+from decopa.query.conditions.predicate import aliases_of
 from shuffler.routing.table import END_OF_STREAM, NOTHING_YET
 from shuffler.rows.batch import Array, Batch
 from shuffler.rows.layout import Layout

@@ -8,7 +8,7 @@ from functools import cached_property
 from actors.columnar.pair_writer import PairWriter, Side
 from decopa.planning.times import earliest, latest
 from decopa.query.binding import BoundQuery, Condition
-from decopa.query.predicate import Attr, Compare, Predicate
+from decopa.query.conditions.predicate import Attr, Compare, Predicate
 from shuffler.rows.batch import key_of
 from shuffler.rows.layout import member_column
 

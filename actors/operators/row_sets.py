@@ -47,11 +47,11 @@ def row_sets(plan: QueryPlan, operator: PlanOperator) -> dict[str, RowSet]:
         case Rule.JOIN:
             return {SIDES[side]: RowSet(sub_query, side) for side, sub_query in enumerate(inputs)}
         case Rule.KLEENE_UNARY:
-            return {FAMILIES: RowSet(inputs[0], 0, identity_columns(plan.query, inputs[0], roles.alias))}
+            return {FAMILIES: RowSet(inputs[0], 0, identity_columns(plan.query, inputs[0], roles.formed))}
         case Rule.KLEENE_BINARY:
             strip, rest = roles.strip(operator.sub_query), roles.main
             # A match of the rest and the strip matches that it is part of: an event that comes later extends them.
-            identity = identity_columns(plan.query, strip, roles.alias)
+            identity = identity_columns(plan.query, strip, roles.formed)
             return {
                 SIDES[rest]: RowSet(inputs[rest], rest, identity),
                 SIDES[roles.other]: RowSet(inputs[roles.other], roles.other),

@@ -18,7 +18,7 @@ from actors.operators.base import LogicState, OperatorSpec
 from actors.operators.join import write_outputs
 from actors.operators.pairing import Pairing, equality_columns
 from actors.operators.row_sets import CANDIDATES, WAITING
-from actors.operators.succession_source import HELPERS, succession_source
+from actors.operators.succession_source import HELPERS, needs_lists, succession_source
 from decopa.query.binding import BoundQuery, Condition
 from shuffler.routing.table import END_OF_STREAM, NOTHING_YET
 from shuffler.rows.batch import Array, Batch, Indices, joined
@@ -127,7 +127,9 @@ class _SuccessionKernel:
         if not spec.counting:
             write_outputs(writer, output)
         self.writer = writer
-        self._source = succession_source(writer, skips, decides, moments=right.layout.place("max_ts") == "min_ts")
+        moments = right.layout.place("max_ts") == "min_ts"
+        self._lists = needs_lists(skips, moments=moments)
+        self._source = succession_source(writer, skips, decides, moments=moments)
         self._constants = writer.constants.arrays(spec.code_of)
         rows = BLOCK if spec.operator == spec.plan.root else CHUNK
         self._blocks = None if spec.counting else OutputBlocks(output.columns, rows)
@@ -143,8 +145,8 @@ class _SuccessionKernel:
         hashes = [self._hashes(left, 0), self._hashes(right, 1)]
         size = 1 if not self._equal else 1 << (2 * left.length - 1).bit_length()
         head, link = np.full(size, -1, dtype=np.int64), np.empty(left.length, dtype=np.int64)
-        found_at = np.full((2, left.length), NOTHING_YET, dtype=np.int64)
-        places = np.zeros(3, dtype=np.int64)  # next left row, next right row, rows that wait
+        found_at = np.full((2, left.length if self._lists else 0), NOTHING_YET, dtype=np.int64)
+        places = np.zeros(3, dtype=np.int64)  # next left row, next right row, and what the loop keeps between calls
         inputs = [left.columns["min_ts"], left.columns[self._ends[0]], hashes[0]]
         inputs += [right.columns["min_ts"], right.columns[self.chosen_end], right.columns[self._ends[1]], hashes[1]]
         inputs += [head, link, found_at[0], found_at[1], open_rows, *self._columns(left, right), *self._constants]
@@ -159,8 +161,8 @@ class _SuccessionKernel:
                 if self._blocks is not None:
                     self._blocks.take(found)
                 yield found, {name: column[:found] for name, column in columns.items()}
-            elif places[1] < right.length:  # more rows wait than there is room for their matches
-                self._room = 2 * max(self._room, int(places[2]))
+            elif places[1] < right.length:  # one right row, or those of one time, may have more matches than fit
+                self._room *= 2
 
     def _hashes(self, batch: Batch, side: int) -> Indices:
         if not self._equal:

@@ -1,13 +1,23 @@
-"""The compiled loop of `succession`: both inputs in order of time, and a list of waiting rows for each key."""
+"""The compiled loops of `succession`: both inputs in order of time, with a list of waiting rows for each key.
+
+Where no FILTER chooses among single events, the successor is the first event that comes later. A loop that merges both
+inputs finds it without lists.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from textwrap import indent
 
 from actors.columnar.pair_writer import Checks, PairWriter
-from decopa.query import kernel
+from decopa.query.conditions import kernel
 
 HELPERS = kernel.HELPERS
+
+
+def needs_lists(skips: Checks, *, moments: bool) -> bool:
+    """Whether rows have to wait in lists, because the first row that comes later need not be their successor."""
+    return not moments or bool(skips.plain or skips.groups)
 
 
 def succession_source(writer: PairWriter, skips: Checks, decides: Checks, *, moments: bool) -> str:
@@ -23,16 +33,30 @@ def succession_source(writer: PairWriter, skips: Checks, decides: Checks, *, mom
     parts = {
         "<columns>": ", ".join(columns),
         "<constants>": _block(writer.constants.loading, 4),
+    }
+    if not needs_lists(skips, moments=moments):
+        return _filled(_MERGE, parts | {
+            "<load>": _block(load, 16),
+            "<decides>": _block(_check(decides), 16),
+            "<write>": _block(_writes(writer), 20),
+        })  # fmt: skip
+    return _filled(_SUCCEED, parts | {
         "<load>": _block(load, 8),
         "<final>": "(row + 1 == right_rows) | (r_begin[min(row + 1, right_rows - 1)] != begin)" if moments else "False",
         "<skips>": _block(_check(skips), 16),
         "<decides>": _block(_check(decides), 20),
-        "<write>": _block([f"O{n}[k] = {value}" for n, (_, value) in enumerate(writer.outputs)], 24),
-    }
-    text = _SUCCEED
+        "<write>": _block(_writes(writer), 24),
+    })  # fmt: skip
+
+
+def _filled(text: str, parts: Mapping[str, str]) -> str:
     for mark, source in parts.items():
         text = text.replace(mark, source)
     return text
+
+
+def _writes(writer: PairWriter) -> list[str]:
+    return [f"O{n}[k] = {value}" for n, (_, value) in enumerate(writer.outputs)]
 
 
 def _check(checks: Checks) -> list[str]:
@@ -123,5 +147,51 @@ def succeed(places, room, window, l_begin, l_end, l_hash, r_begin, r_chosen, r_e
     places[0] = i
     places[1] = row
     places[2] = waiting
+    return k, compared
+"""
+
+# Left rows go by their ends, so the place of the next right row only moves forward. Finding it takes no branch, since a
+# processor cannot foresee which of two streams has the next event; `link` has the places. Right rows of one time are
+# neighbours and arrive together, so a row that has found the first of them has found all.
+_MERGE = """@jit
+def succeed(places, room, window, l_begin, l_end, l_hash, r_begin, r_chosen, r_end, r_hash, head, link, met_end,
+            met_begin, waits, <columns>):
+    <constants>
+    left_rows = l_end.shape[0]
+    right_rows = r_begin.shape[0]
+    if places[2] == 0:
+        i = 0
+        row = 0
+        while i < left_rows and row < right_rows:
+            link[i] = row
+            passed = r_begin[row] <= l_end[i]
+            row += passed
+            i += 1 - passed
+        places[2] = i + 1
+    known = places[2] - 1
+    k = 0
+    compared = 0
+    j = places[0]
+    first = right_rows
+    while j < known:
+        first = link[j]
+        begin = r_begin[first]
+        stop = first + 1
+        while stop < right_rows and r_begin[stop] == begin:
+            stop += 1
+        if k + stop - first > room:
+            break
+        if l_begin[j] >= begin - window:
+            for row in range(first, stop):
+                <load>
+                <decides>
+                if ok:
+                    <write>
+                    k += 1
+            compared += stop - first
+        waits[j] = False
+        j += 1
+    places[0] = j
+    places[1] = right_rows if j == known else first
     return k, compared
 """

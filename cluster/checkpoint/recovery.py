@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from actors.group import Limits
-from actors.outlet import check_rows_only
+from actors.sinks.outlet import check_rows_only
 from actors.state.codec import UnitsCodec, UnitsState, decode_shuffler, part_key
 from actors.state.host import decode_host, encode_host
 from actors.state.migrate import rescale, rescale_feeders

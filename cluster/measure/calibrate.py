@@ -29,11 +29,11 @@ from cluster.options import RayOptions
 from costmodel.calibration import BusyModel, Calibration, Measurement, NodeCalibration, Ramp, fit_busy_model
 from costmodel.sustainable import Trial, delay_growth, largest_sustainable
 from decopa.errors import StatisticsError
-from decopa.planning.baselines import state_parallel
 from decopa.planning.plan import Plan
+from decopa.planning.strategies.baselines import state_parallel
 from decopa.query.analysis import strip_kleene
 from decopa.query.binding import bind
-from decopa.query.predicate import aliases_of
+from decopa.query.conditions.predicate import aliases_of
 from decopa.query.query import Query
 from shuffler.exchange.channel import Message
 from shuffler.exchange.codecs import needed_attributes

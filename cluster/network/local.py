@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from actors.group import Limits
-from actors.network_node import NetworkHost, NetworkSource
+from actors.network.node import NetworkHost, NetworkSource
 from cluster.network.heartbeats import Heartbeats
 from cluster.network.origins import OriginColumn
-from costmodel.transmission import referenced_types
+from costmodel.networks.transmission import referenced_types
 from decopa.planning.network.graphs.graph import NetworkPlan
 from decopa.planning.network.graphs.validate import check_network_plan
 from decopa.query.binding import bind

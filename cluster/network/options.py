@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from cluster.checkpoint.store import CheckpointStore
 from cluster.options import DEFAULT_WINDOW
 from costmodel.capacity import Capacity
-from costmodel.network import EventSourcedNetwork
+from costmodel.networks.network import EventSourcedNetwork
 from shuffler.exchange.outbox import FlushPolicy
 from shuffler.source.pacing import Replay
 

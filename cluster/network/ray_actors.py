@@ -16,7 +16,7 @@ from actors.columnar.jit import interpreted
 from actors.emulation import Emulation
 from actors.group import Limits
 from actors.latency import LatencyMeter
-from actors.network_node import NetworkHost, NetworkSource
+from actors.network.node import NetworkHost, NetworkSource
 from actors.ray_unit import StateStore
 from shuffler.exchange.channel import Message
 from shuffler.exchange.link_emulation import EmulatedLinks, LinkSpeed

@@ -29,7 +29,7 @@ from cluster.network.local import in_order
 from cluster.network.options import NetworkRayOptions
 from cluster.network.ray_actors import HostReport
 from cluster.network.ray_processes import NetworkProcesses
-from costmodel.transmission import referenced_types
+from costmodel.networks.transmission import referenced_types
 from decopa.errors import DecoPaError, DeployError
 from decopa.planning.network.graphs.graph import NetworkPlan
 from decopa.planning.network.graphs.validate import check_network_plan

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from cluster.spark.failures import failing_as_trace_error
 from cluster.spark.traces import CleanTrace, named
-from costmodel.network import EventSourcedNetwork
-from costmodel.transmission import referenced_types
+from costmodel.networks.network import EventSourcedNetwork
+from costmodel.networks.transmission import referenced_types
 from decopa.errors import StatisticsError, TraceError, did_you_mean
 from decopa.query.query import Query
 

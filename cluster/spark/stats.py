@@ -1,7 +1,7 @@
 """Statistics for planning, measured by Spark: exact rates from the whole trace, selectivities from drawn slices of it.
 
-Spark counts events by type and window and hands over the slices that `costmodel.slices` draws pairs from; the same
-seed gives the same slices, whatever the partitions of the frame.
+Spark counts events by type and window and hands over the slices that `costmodel.sampling.slices` draws pairs from; the
+same seed gives the same slices, whatever the partitions of the frame.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from cluster.spark.failures import failing_as_trace_error
 from cluster.spark.traces import DEFAULT_COLUMNS, CleanTrace, clean, named, time_us
-from costmodel.estimate import Estimate, tempered, type_pairs
-from costmodel.events import EventColumns
-from costmodel.slices import SlicedEvents, SliceSample, estimate_on_slices
+from costmodel.sampling.estimate import Estimate, tempered, type_pairs
+from costmodel.sampling.events import EventColumns
+from costmodel.sampling.slices import SlicedEvents, SliceSample, estimate_on_slices
 from costmodel.statistics import Pair, RateProfile
 from decopa.errors import StatisticsError, TraceError, did_you_mean
 from decopa.query.names import duration_text
@@ -215,8 +215,8 @@ class _Measurement:
         return counts
 
     def _meetings(self, counted: DataFrame, counts: Mapping[str, TypeCounts]) -> dict[Pair, float]:
-        """As `costmodel.estimate.meeting_ratio`, told from windows laid end to end: of pairs in one window half are in
-        this order, and of pairs in one window and the next half are a window apart at most.
+        """As `costmodel.sampling.estimate.meeting_ratio`, told from windows laid end to end: of pairs in one window
+        half are in this order, and of pairs in one window and the next half are a window apart at most.
 
         Which of two types comes first within a window is not seen, and if windows are few nothing can be told.
         """

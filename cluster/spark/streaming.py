@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from actors.group import Limits
-from actors.outlet import check_rows_only
+from actors.sinks.outlet import check_rows_only
 from cluster.deployment import Deployment
 from cluster.options import RayOptions
 from cluster.session import Session
@@ -50,7 +50,7 @@ _RECENT = 100
 
 
 class Publishing(Protocol):
-    """Decides which matches go out: see `decopa.runs.publication`."""
+    """Decides which matches go out: see `decopa.runs.streams.publication`."""
 
     def take(self, tables: Sequence[pa.Table], finals_us: Sequence[int]) -> pa.Table: ...
 

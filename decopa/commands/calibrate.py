@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from decopa.choices import DEFAULT_CALIBRATION_EVENTS, DEFAULT_CALIBRATION_REPEATS
-from decopa.commands.inputs import open_stored, read_queries
-from decopa.commands.option_types import count
-from decopa.commands.options import (
+from decopa.commands.arguments.inputs import open_stored, read_queries
+from decopa.commands.arguments.options import (
     Subparsers,
     add_query_argument,
     add_quiet_argument,
     add_trace_arguments,
     described,
 )
+from decopa.commands.arguments.types import count
 from decopa.commands.terminal import progress_line, tell
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def register(commands: Subparsers) -> None:
 
 def calibrate_command(args: argparse.Namespace) -> None:
     from decopa.files import check_writable, write_text
-    from decopa.runs.calibration import calibrated, largest_branch, made_up_events
+    from decopa.runs.scaling.calibration import calibrated, largest_branch, made_up_events
 
     query = largest_branch(read_queries(args.query, args.language))
     if args.out is not None:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from decopa import __version__
 from decopa.commands import calibrate, cluster, explain, network, plan, resume, run, scale, stats, submit, traces, why
-from decopa.commands.options import Parser
+from decopa.commands.arguments.options import Parser
 from decopa.errors import DecoPaError
 
 _EXIT_BAD_INPUT, _EXIT_INTERRUPTED, _EXIT_BROKEN_PIPE = 2, 130, 141

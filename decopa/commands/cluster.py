@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from decopa.choices import CLUSTER_KINDS
-from decopa.commands.option_types import duration
-from decopa.commands.options import Parser, Subparsers
+from decopa.commands.arguments.options import Parser, Subparsers
+from decopa.commands.arguments.types import duration
 from decopa.commands.terminal import progress_line, tell
 from decopa.errors import DecoPaError, DeployError
 

@@ -6,8 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from decopa.commands.inputs import priced_parts, read_plan, read_statistics
-from decopa.commands.options import Subparsers, add_cost_arguments, described
+from decopa.commands.arguments.inputs import priced_parts, read_plan, read_statistics
+from decopa.commands.arguments.options import Subparsers, add_cost_arguments, described
 from decopa.commands.terminal import tell, width
 from decopa.errors import StatisticsError
 

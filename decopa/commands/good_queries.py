@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from decopa.commands.inputs import open_stored, read_queries, read_text
+from decopa.commands.arguments.inputs import open_stored, read_queries, read_text
 from decopa.commands.terminal import tell
 from decopa.errors import QueryError
 

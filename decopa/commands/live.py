@@ -16,11 +16,11 @@ from decopa.commands.terminal import Progress, Silence, progress_line, tell, wid
 
 if TYPE_CHECKING:
     from decopa.query.query import Query
-    from decopa.runs.live import LiveRun, LiveSummary
-    from decopa.runs.outlets import Outlet
     from decopa.runs.prepare import Prepared
     from decopa.runs.result import RunResult
     from decopa.runs.spec import RunSpec
+    from decopa.runs.streams.live import LiveRun, LiveSummary
+    from decopa.runs.streams.outlets import Outlet
     from shuffler.source.stopping import Stop
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -29,9 +29,9 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 def run_live(args: argparse.Namespace, spec: RunSpec, queries: Sequence[Query]) -> int:
     """Runs until the stream ends (status 0), a signal stops it (128 and its number: 130, 143), or the reader of the
     matches has gone (0). What was certain by then is out, and the summary says how far it came."""
-    from decopa.runs.live import LiveRun
-    from decopa.runs.outlets import LineStream, outlet_for
     from decopa.runs.prepare import prepare
+    from decopa.runs.streams.live import LiveRun
+    from decopa.runs.streams.outlets import LineStream, outlet_for
     from shuffler.source.json_lines import JsonLines
     from shuffler.source.stopping import Stop, StreamStopped
 
@@ -92,7 +92,7 @@ def _ray_for(prepared: Prepared, progress: Progress, *, quiet: bool) -> Iterator
 
 
 def _publish(run: LiveRun, outlet: Outlet, progress: Progress) -> None:
-    from decopa.runs.outlets import quiet_stream
+    from decopa.runs.streams.outlets import quiet_stream
 
     gc.collect()
     gc.freeze()  # what is loaded stays; looking for garbage in it takes longer than a match should

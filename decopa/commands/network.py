@@ -8,14 +8,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decopa.choices import NETWORK_STRATEGIES
-from decopa.commands.inputs import capacity_of, check_emulation, open_stored, read_queries, read_text, trace_options
-from decopa.commands.network_options import (
+from decopa.commands.arguments.inputs import (
+    capacity_of,
+    check_emulation,
+    open_stored,
+    read_queries,
+    read_text,
+    trace_options,
+)
+from decopa.commands.arguments.network import (
     add_network_planning_arguments,
     add_origin_arguments,
     add_ray_arguments,
     asks_for_ray,
 )
-from decopa.commands.options import (
+from decopa.commands.arguments.options import (
     Parser,
     Subparsers,
     add_capacity_arguments,
@@ -29,11 +36,11 @@ from decopa.commands.terminal import Progress, progress_line, tell
 from decopa.errors import DecoPaError, PlanError, StatisticsError
 
 if TYPE_CHECKING:
-    from costmodel.network_file import MeasuredNetwork
+    from costmodel.networks.network_file import MeasuredNetwork
     from decopa.planning.network.graphs.graph import NetworkPlan
     from decopa.planning.network.planner import NetworkOptions, PlannedNetwork
     from decopa.query.query import Query
-    from decopa.runs.network import NetworkRun
+    from decopa.runs.networks.network import NetworkRun
 
 
 def register(commands: Subparsers) -> None:
@@ -101,7 +108,7 @@ def register(commands: Subparsers) -> None:
 
 
 def network_stats(args: argparse.Namespace) -> None:
-    from costmodel.network_file import to_json
+    from costmodel.networks.network_file import to_json
     from decopa.files import check_writable, write_text
 
     queries = read_queries(args.query, args.language)
@@ -133,7 +140,7 @@ def network_stats(args: argparse.Namespace) -> None:
 
 def network_plan_command(args: argparse.Namespace) -> None:
     from decopa.files import check_writable, write_text
-    from decopa.report.network_text import explain_network
+    from decopa.report.network.text import explain_network
 
     queries = read_queries(args.query, args.language)
     for path, suffixes in ((args.out, ()), (args.html, (".html",))):
@@ -147,7 +154,7 @@ def network_plan_command(args: argparse.Namespace) -> None:
     else:
         write_text(planned.plan.to_json(), args.out, overwrite=args.overwrite)
     if args.html is not None:
-        from decopa.report.network_page import network_page
+        from decopa.report.network.page import network_page
 
         page = network_page({args.strategy: planned, **others})
         write_text(page, args.html, overwrite=args.overwrite)
@@ -163,7 +170,7 @@ def network_explain(args: argparse.Namespace) -> None:
     from decopa.files import check_writable, write_text
     from decopa.planning.network.graphs.validate import check_network_plan
     from decopa.planning.network.planner import priced_network
-    from decopa.report.network_text import explain_network
+    from decopa.report.network.text import explain_network
 
     if args.html is not None:
         check_writable(args.html, args.overwrite, suffixes=(".html",))
@@ -179,7 +186,7 @@ def network_explain(args: argparse.Namespace) -> None:
     planned = priced_network(plan, measured)
     print(explain_network(plan, planned.price, central=planned.central), end="")
     if args.html is not None:
-        from decopa.report.network_page import network_page
+        from decopa.report.network.page import network_page
 
         write_text(network_page({args.plan.stem: planned}), args.html, overwrite=args.overwrite)
         tell("page", str(args.html))
@@ -188,7 +195,7 @@ def network_explain(args: argparse.Namespace) -> None:
 def network_run(args: argparse.Namespace) -> None:
     from decopa.files import check_writable, write_matches, write_text
     from decopa.planning.network.planner import priced_network
-    from decopa.report.network_text import edge_table, node_table
+    from decopa.report.network.text import edge_table, node_table
 
     queries = read_queries(args.query, args.language)
     for path, suffixes in ((args.out, None), (args.html, (".html",))):
@@ -215,7 +222,7 @@ def network_run(args: argparse.Namespace) -> None:
     if args.out is not None:
         write_matches(run.matches, args.out, overwrite=args.overwrite)
     if args.html is not None:
-        from decopa.report.network_page import network_page
+        from decopa.report.network.page import network_page
 
         name = args.plan.stem if args.plan is not None else args.strategy
         write_text(network_page({name: planned}, run), args.html, overwrite=args.overwrite)
@@ -240,7 +247,7 @@ def network_run(args: argparse.Namespace) -> None:
 
 
 def _run(args: argparse.Namespace, queries: Sequence[Query], planned: PlannedNetwork, progress: Progress) -> NetworkRun:
-    from decopa.runs.network import Origins, run_network, run_network_on_ray
+    from decopa.runs.networks.network import Origins, run_network, run_network_on_ray
 
     origins = Origins(args.origin, args.nodes, args.idle_after, lambda line: tell("note", line))
     source, rates = open_stored(args), planned.rates
@@ -279,7 +286,7 @@ def _network(args: argparse.Namespace) -> MeasuredNetwork:
 
 
 def _read_network(path: Path) -> MeasuredNetwork:
-    from costmodel.network_file import from_json
+    from costmodel.networks.network_file import from_json
 
     return from_json(read_text(path, StatisticsError), str(path))
 
@@ -293,7 +300,7 @@ def _read_plan(path: Path) -> NetworkPlan:
 def _measured(args: argparse.Namespace, queries: Sequence[Query]) -> tuple[MeasuredNetwork, tuple[str, ...]]:
     if getattr(args, "spark", False):
         return network_on_spark(args, queries)
-    from decopa.runs.network_stats import measured_network
+    from decopa.runs.networks.network_stats import measured_network
 
     return measured_network(queries, open_stored(args), args.origin, buckets=args.nodes)
 
@@ -301,7 +308,7 @@ def _measured(args: argparse.Namespace, queries: Sequence[Query]) -> tuple[Measu
 def _options(args: argparse.Namespace, strategy: str, measured: MeasuredNetwork) -> NetworkOptions:
     from costmodel.formulas import ENGINE, PAPER
     from decopa.planning.network.planner import NetworkOptions
-    from decopa.runs.network import row_weight
+    from decopa.runs.networks.network import row_weight
 
     weight = None
     if args.count == "bytes":
@@ -365,7 +372,7 @@ def network_on_spark(args: argparse.Namespace, queries: Sequence[Query]) -> tupl
     from cluster.spark.network import network_of
     from cluster.spark.stats import measure_on_spark
     from cluster.spark.traces import clean
-    from costmodel.network_file import MeasuredNetwork
+    from costmodel.networks.network_file import MeasuredNetwork
     from decopa.runs.opening import spark_frame
     from decopa.runs.spec import RunSpec
 

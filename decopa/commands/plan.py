@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from decopa.commands.inputs import planning, priced_parts, read_queries, statistics_of
-from decopa.commands.options import (
+from decopa.commands.arguments.inputs import planning, priced_parts, read_queries, statistics_of
+from decopa.commands.arguments.options import (
     Subparsers,
     add_output_arguments,
     add_planning_arguments,

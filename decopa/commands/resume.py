@@ -12,9 +12,9 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from decopa.commands.option_types import count
-from decopa.commands.options import Subparsers, add_quiet_argument, described
-from decopa.commands.source_options import add_resume_source_arguments, positioned
+from decopa.commands.arguments.options import Subparsers, add_quiet_argument, described
+from decopa.commands.arguments.source import add_resume_source_arguments, positioned
+from decopa.commands.arguments.types import count
 from decopa.commands.terminal import Progress, progress_line, tell
 
 if TYPE_CHECKING:

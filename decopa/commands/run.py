@@ -7,9 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from decopa.commands import run_options
-from decopa.commands.good_queries import queries_of
-from decopa.commands.options import (
+from decopa.commands.arguments import run as run_options
+from decopa.commands.arguments.options import (
     Subparsers,
     add_output_arguments,
     add_planning_arguments,
@@ -18,8 +17,9 @@ from decopa.commands.options import (
     add_spark_argument,
     add_trace_arguments,
 )
+from decopa.commands.arguments.source import add_source_arguments, is_live
+from decopa.commands.good_queries import queries_of
 from decopa.commands.resume import run_durably
-from decopa.commands.source_options import add_source_arguments, is_live
 from decopa.commands.terminal import Progress, progress_line, tell, width
 
 if TYPE_CHECKING:

@@ -9,22 +9,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decopa.choices import COST_BASED, PLACEMENTS, SCALED_STRATEGIES
-from decopa.commands.inputs import check_emulation, open_stored, planning, read_queries
-from decopa.commands.option_types import count, positive
-from decopa.commands.options import (
+from decopa.commands.arguments.inputs import check_emulation, open_stored, planning, read_queries
+from decopa.commands.arguments.options import (
     Subparsers,
     add_cost_arguments,
     add_query_argument,
     add_quiet_argument,
     add_trace_arguments,
 )
-from decopa.commands.run_options import add_placement_arguments, add_wait_argument
+from decopa.commands.arguments.run import add_placement_arguments, add_wait_argument
+from decopa.commands.arguments.types import count, positive
 from decopa.commands.terminal import progress_line, tell
 from decopa.errors import DecoPaError, PlanError, did_you_mean
 
 if TYPE_CHECKING:
     from decopa.query.query import Query
-    from decopa.runs.scale_points import Point, PointKey
+    from decopa.runs.scaling.scale_points import Point, PointKey
 
 DEFAULT_STRATEGIES = ",".join(SCALED_STRATEGIES)
 ABOUT = """\
@@ -108,8 +108,8 @@ def _measured(args: argparse.Namespace, queries: Sequence[Query], strategies: Se
 
     from cluster.ray_session import ray_session
     from decopa.runs.measure import measure
-    from decopa.runs.scale_points import PointStore, measure_points, point_keys
-    from decopa.runs.scale_test import ScaleSettings, ScaleTest
+    from decopa.runs.scaling.scale_points import PointStore, measure_points, point_keys
+    from decopa.runs.scaling.scale_test import ScaleSettings, ScaleTest
 
     progress = progress_line(quiet=args.quiet)
     chosen = planning(args)

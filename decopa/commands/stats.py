@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from decopa.commands.inputs import read_queries, statistics_of, trace_options
-from decopa.commands.options import (
+from decopa.commands.arguments.inputs import read_queries, statistics_of, trace_options
+from decopa.commands.arguments.options import (
     Subparsers,
     add_output_arguments,
     add_query_argument,
@@ -16,7 +16,7 @@ from decopa.commands.options import (
     add_trace_arguments,
     described,
 )
-from decopa.commands.source_options import STANDARD_INPUT
+from decopa.commands.arguments.source import STANDARD_INPUT
 from decopa.commands.terminal import tell
 from decopa.errors import DecoPaError, QueryError
 

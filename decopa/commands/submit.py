@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from decopa.choices import SUBMITTED
-from decopa.commands.inputs import read_queries
-from decopa.commands.options import Subparsers
+from decopa.commands.arguments.inputs import read_queries
+from decopa.commands.arguments.options import Subparsers
 from decopa.commands.terminal import tell
 from decopa.errors import DecoPaError, OutputError
 

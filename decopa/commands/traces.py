@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from decopa.commands.option_types import count, pair, positive
-from decopa.commands.options import Parser, Subparsers, add_output_arguments, add_quiet_argument, described
+from decopa.commands.arguments.options import Parser, Subparsers, add_output_arguments, add_quiet_argument, described
+from decopa.commands.arguments.types import count, pair, positive
 from decopa.commands.raw_traces import register_raw_traces
 from decopa.commands.terminal import tell
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from decopa.commands.inputs import open_stored, read_queries
-from decopa.commands.options import (
+from decopa.commands.arguments.inputs import open_stored, read_queries
+from decopa.commands.arguments.options import (
     Subparsers,
     add_query_argument,
     add_quiet_argument,

@@ -17,9 +17,7 @@ from typing import Any, TypeAlias
 
 from decopa.errors import QueryError
 from decopa.language.constants import literal, ranking_of, window_us
-from decopa.query.output import Output, needed_attributes
-from decopa.query.pattern import And, EventRef, Except, Kleene, Next, Not, Or, Pattern, Seq
-from decopa.query.predicate import (
+from decopa.query.conditions.predicate import (
     AllOf,
     Among,
     AnyOf,
@@ -36,6 +34,8 @@ from decopa.query.predicate import (
     Over,
     Predicate,
 )
+from decopa.query.output import Output, needed_attributes
+from decopa.query.pattern import And, EventRef, Except, Kleene, Next, Not, Or, Pattern, Seq
 from decopa.query.query import Query
 from decopa.query.rewrite.strategy import with_strategy
 
@@ -230,8 +230,8 @@ def or_(*children: PatternLike) -> Or:
     return Or(_patterns(children))
 
 
-def kleene(child: Event, least: int = 1, most: int | None = None) -> Kleene:
-    """KL(A a): one or more; KL(A a){2,5} with `least` and `most`."""
+def kleene(child: PatternLike, least: int = 1, most: int | None = None) -> Kleene:
+    """KL(A a): one or more; KL(A a){2,5} with `least` and `most`; KL(SEQ(A a, B b)) over several events."""
     return Kleene(_pattern(child), least, most)  # type: ignore[arg-type]  # Kleene itself refuses anything else
 
 

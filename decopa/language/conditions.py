@@ -11,9 +11,7 @@ from dataclasses import replace
 from lark import Token, Tree
 
 from decopa.errors import DecoPaError, QueryError, did_you_mean
-from decopa.query.limits import MAX_COMPARISONS, MAX_TEXT_LENGTH, comparison_count
-from decopa.query.names import duration_us
-from decopa.query.predicate import (
+from decopa.query.conditions.predicate import (
     FIGURES,
     FUNCTIONS,
     AllOf,
@@ -36,6 +34,8 @@ from decopa.query.predicate import (
     literally,
     rewrite,
 )
+from decopa.query.limits import MAX_COMPARISONS, MAX_TEXT_LENGTH, comparison_count
+from decopa.query.names import duration_us
 from decopa.query.query import MAX_POSITIONS
 
 CONDITIONS = (Compare, Among, Missing, Like, AllOf, AnyOf, Negated)

@@ -8,9 +8,9 @@ from datetime import timedelta
 from typing import Any
 
 from decopa.errors import QueryError
+from decopa.query.conditions.predicate import Literal
 from decopa.query.names import duration_us
 from decopa.query.output import Ranking
-from decopa.query.predicate import Literal
 
 
 def literal(value: Any) -> Literal:

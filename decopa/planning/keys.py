@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 from costmodel.statistics import Statistics
 from decopa.planning.subquery import SubQuery
-from decopa.query.implied import implied_comparisons
-from decopa.query.predicate import Attr, Compare, Predicate, aliases_of
+from decopa.query.conditions.implied import implied_comparisons
+from decopa.query.conditions.predicate import Attr, Compare, Predicate, aliases_of
 from decopa.query.query import Query
 
 

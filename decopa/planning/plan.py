@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import networkx as nx
@@ -82,6 +82,7 @@ class QueryPlan:
 
     A `fragment` reports nothing: others have views of its matches. `key` tells a part from the others of a plan, and
     finds its state in a checkpoint whatever place it has there; by default it is the query's name (see `Plan.keys`).
+    With `since_us` the part sees no event before that time.
     """
 
     query: Query
@@ -89,8 +90,11 @@ class QueryPlan:
     slices: int = 1
     key: str = ""
     fragment: bool = False
+    since_us: int | None = None
 
     def __post_init__(self) -> None:
+        if self.since_us is not None and any(one.view is not None for one in self.operators):
+            raise PlanError("a part that sees new events only cannot take matches from another part, which saw others")
         if not 1 <= self.slices <= MAX_UNITS:
             raise PlanError(f"slices must be between 1 and {MAX_UNITS}, got {self.slices}")
         names = [operator.name for operator in self.operators]
@@ -180,6 +184,11 @@ class QueryPlan:
         """How the operator makes its matches."""
         return self.roles(operator).rule
 
+    @property
+    def is_marked(self) -> bool:
+        """Whether it has what plans of version 1 cannot say."""
+        return bool(self.key or self.fragment or self.views or self.since_us is not None)
+
     def text(self, operator: PlanOperator) -> str:
         """`name SEQ(A,B)`: how messages call an operator."""
         return f"{operator.name} {operator.sub_query.text(self.query)}"
@@ -236,11 +245,16 @@ class Plan:
             keys.append(key)
         return tuple(keys)
 
+    @property
+    def with_keys(self) -> Plan:
+        """The plan with the keys of its parts written down, so that they stay when others come and go."""
+        return replace(self, parts=tuple(replace(part, key=key) for part, key in zip(self.parts, self.keys)))
+
     def __repr__(self) -> str:
         return f"Plan({'; '.join(map(_shown, self.parts))})"
 
     def to_json(self) -> str:
-        plain = not self.hosts and not any(part.key or part.fragment or part.views for part in self.parts)
+        plain = not self.hosts and not any(part.is_marked for part in self.parts)
         document = {
             "format": FORMAT,
             "version": VERSIONS[0] if plain else VERSIONS[1],
@@ -249,6 +263,7 @@ class Plan:
                 {
                     **({"key": part.key} if part.key else {}),
                     **({"fragment": True} if part.fragment else {}),
+                    **({} if part.since_us is None else {"since_us": part.since_us}),
                     "query": str(part.query),
                     "slices": part.slices,
                     "operators": [
@@ -306,7 +321,8 @@ def _part_from(part: Document) -> QueryPlan:
     ]
     slices = part.value("slices", int) if "slices" in part else 1
     key, fragment = part.value("key", str) if "key" in part else "", "fragment" in part and part.value("fragment", bool)
-    return QueryPlan(query, tuple(operators), slices, key, fragment)
+    since_us = part.value("since_us", int) if "since_us" in part else None
+    return QueryPlan(query, tuple(operators), slices, key, fragment, since_us)
 
 
 def _view_to(view: View) -> dict[str, object]:

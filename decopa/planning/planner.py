@@ -11,20 +11,20 @@ from costmodel.rates import QueryRates, model_for
 from costmodel.statistics import Statistics
 from decopa.choices import COST_BASED, WORKLOAD_STRATEGIES, Objective, Reading
 from decopa.errors import PlanError, did_you_mean
-from decopa.planning import baselines
-from decopa.planning.algorithm1 import construct_as_printed
-from decopa.planning.choose import Choice, best_plans, ranked
-from decopa.planning.construct import construct
-from decopa.planning.exhaustive import MAX_POSITIONS, best_assignment
-from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan, QueryPlan
 from decopa.planning.price import price_plan
 from decopa.planning.split import SplitSpace
-from decopa.planning.units import to_plan
+from decopa.planning.strategies import baselines
+from decopa.planning.strategies.algorithm1 import construct_as_printed
+from decopa.planning.strategies.choose import Choice, best_plans, ranked
+from decopa.planning.strategies.construct import construct
+from decopa.planning.strategies.exhaustive import MAX_POSITIONS, best_assignment
+from decopa.planning.strategies.left_deep import left_deep
+from decopa.planning.strategies.units import to_plan
 from decopa.planning.validate import check_structure
 from decopa.planning.workload.packing import packed
 from decopa.planning.workload.planner import WorkloadPlanning, plan_shared
-from decopa.query.constant import constant_notices
+from decopa.query.conditions.constant import constant_notices
 from decopa.query.query import Query
 
 #: Strategies that choose a split of their own.

@@ -93,7 +93,7 @@ class _Predictor:
         """What comes in, as often as it comes: a broadcast input goes to each of the units that work."""
         roles = self._plan.roles(operator)
         inputs = [self._emitted(source) for source in self._plan.inputs(operator)]
-        value = sum(one.value * (1 if side == roles.dealt else roles.active_units) for side, one in enumerate(inputs))
+        value = sum(one.value * roles.receivers(side) for side, one in enumerate(inputs))
         return Total(value, any(one.rough for one in inputs))
 
     def _comparisons(self, operator: PlanOperator, emitted: Total) -> Total:

@@ -13,7 +13,7 @@ from enum import Enum
 from decopa.planning.subquery import SubQuery
 from decopa.planning.succession import Succession, hash_key, succession_of
 from decopa.query.analysis import Negation
-from decopa.query.predicate import Attr
+from decopa.query.conditions.predicate import Attr
 from decopa.query.query import Query
 
 #: Stands for "both inputs" where the side to deal out is named: a NEXT with a key hashes both.
@@ -38,9 +38,9 @@ class Roles:
 
     `main` is the side that its matches grow out of: the strip matches of a unary Kleene split, the rest of the pattern
     of a binary one, the positive part of a negation, the left side of a join, what comes first in a NEXT. `formed`
-    names the KL positions whose groups it forms; a valid Kleene split forms one. `negation` is the NOT that a negation
-    decides, `succession` how the inputs of a NEXT follow each other, and `keys` the attributes by which both can be
-    hashed, if FILTER has any.
+    names the KL positions whose groups it forms; a valid Kleene split forms one, or all those of one group. `negation`
+    is the NOT that a negation decides, `succession` how the inputs of a NEXT follow each other, and `keys` the
+    attributes by which both can be hashed, if FILTER has any.
 
     `dealt` is the side whose matches are dealt out among its units, None if all are broadcast. Then every unit would
     find the same matches, so `active_units` is 1 whatever the plan gives it.
@@ -61,12 +61,6 @@ class Roles:
         return 1 - self.main
 
     @property
-    def alias(self) -> str:
-        """The KL position whose groups are formed."""
-        (alias,) = self.formed
-        return alias
-
-    @property
     def may_deal(self) -> tuple[int, ...]:
         """The sides that units may share (Def. 5): either of a join, BOTH of a NEXT with a key, else `main` only."""
         if self.rule in (Rule.LEAF, Rule.VIEW):
@@ -82,6 +76,10 @@ class Roles:
             return None
         one, other = (f"{attr.alias}.{attr.name}" for attr in self.keys)
         return one, other
+
+    def receivers(self, side: int) -> int:
+        """How many units get each match of an input: one if it is dealt out, else all that work."""
+        return 1 if self.dealt in (side, BOTH) else self.active_units
 
     def strip(self, sub_query: SubQuery) -> SubQuery:
         """The sub-query of a Kleene split before its groups are formed (strip of 4.1)."""

@@ -78,10 +78,12 @@ class SplitSpace:
             return
         yield from self._joins(sub_query)
         for alias in sorted(sub_query.closed & sub_query.positive(self.query)):
-            if any(alias in self._kleene_contexts[min(n.aliases)] for n in sub_query.negations(self.query)):
+            group = self.query.group_of(alias)
+            if any(group & self._kleene_contexts[min(n.aliases)] for n in sub_query.negations(self.query)):
                 continue  # the NOT was decided on groups, so they were formed before
-            yield Step(sub_query, (SubQuery(sub_query.aliases, sub_query.closed - {alias}),))
-            if len(sub_query.positive(self.query)) > 1:
+            if alias == min(group):
+                yield Step(sub_query, (SubQuery(sub_query.aliases, sub_query.closed - group),))
+            if len(group) == 1 < len(sub_query.positive(self.query)):
                 rest = SubQuery(sub_query.aliases - {alias}, sub_query.closed - {alias})
                 yield Step(sub_query, (rest, SubQuery(frozenset({alias}))))
         yield from self._negation_steps(sub_query)
@@ -134,13 +136,16 @@ class SplitSpace:
                 yield Step(sub_query, (sides[0], sides[1]))
 
     def _blocks(self, sub_query: SubQuery) -> list[frozenset[str]]:
-        """What a join may put on either side: single positive positions, whole NEXTs and whole negated parts."""
+        """What a join may put on either side: single positive positions, whole NEXTs, whole groups of several events
+        and whole negated parts."""
         negated = [negation.aliases for negation in sub_query.negations(self.query)]
         positive = sub_query.positive(self.query)
         chains: list[frozenset[str]] = []
         for chain in reversed(self.query.chains):  # outer ones first
             if chain.aliases <= positive and not any(chain.aliases <= outer for outer in chains):
                 chains.append(chain.aliases)
+        chains += [group for group in self.query.composites
+                   if group <= sub_query.closed & positive and not any(group <= outer for outer in chains)]  # fmt: skip
         single = positive.difference(*chains) if chains else positive
         blocks = [frozenset({alias}) for alias in self.query.aliases if alias in single] + chains
         return blocks + negated

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from decopa.planning.subquery import SubQuery
 from decopa.query.analysis import Chain
-from decopa.query.predicate import Attr, Compare, Predicate, aliases_of
+from decopa.query.conditions.predicate import Attr, Compare, Predicate, aliases_of
 from decopa.query.query import Query
 
 

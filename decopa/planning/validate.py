@@ -14,6 +14,7 @@ from decopa.planning.roles import Roles, Rule
 from decopa.planning.subquery import negated_part, whole
 from decopa.planning.succession import problems
 from decopa.planning.workload.validate import workload_problems
+from decopa.query.query import Query
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,11 @@ def _operator(plan: QueryPlan, operator: PlanOperator) -> Iterator[tuple[str, st
     if kleene:
         yield "kleene-alias", f"'{sorted(kleene)[0]}' is closed but is no KL position of the query"
         return
+    torn = sorted(alias for alias in sub_query.closed if not query.group_of(alias) <= sub_query.closed)
+    if torn:
+        group = sorted(query.group_of(torn[0]))
+        yield "kleene-torn", f"'{torn[0]}' is closed without all events of its group {group}; close them at once"
+        return
     if operator.view is not None:
         return  # what it takes from another part is checked with the plan as a whole
     if not inputs:
@@ -109,7 +115,7 @@ def _operator(plan: QueryPlan, operator: PlanOperator) -> Iterator[tuple[str, st
         )
     roles = plan.roles(operator)
     if roles.rule is Rule.KLEENE_UNARY:
-        yield from _kleene_unary(operator, roles, inputs[0])
+        yield from _kleene_unary(query, operator, roles, inputs[0])
     elif roles.rule is Rule.KLEENE_BINARY:
         yield from _kleene_binary(plan, operator, roles, inputs)
     elif roles.rule is Rule.JOIN:
@@ -132,8 +138,11 @@ def _negation_closed(plan: QueryPlan, operator: PlanOperator) -> Iterator[tuple[
             )
 
 
-def _kleene_unary(operator: PlanOperator, roles: Roles, source: PlanOperator) -> Iterator[tuple[str, str]]:
-    if len(roles.formed) != 1 or not source.sub_query.closed <= operator.sub_query.closed:
+def _kleene_unary(
+    query: Query, operator: PlanOperator, roles: Roles, source: PlanOperator
+) -> Iterator[tuple[str, str]]:
+    one_group = bool(roles.formed) and roles.formed == query.group_of(min(roles.formed))
+    if not one_group or not source.sub_query.closed <= operator.sub_query.closed:
         yield (
             "kleene-unary",
             f"one input, so it must form the groups of exactly one KL position, not of {sorted(roles.formed)} (4.1)",
@@ -144,9 +153,13 @@ def _kleene_binary(
     plan: QueryPlan, operator: PlanOperator, roles: Roles, inputs: tuple[PlanOperator, ...]
 ) -> Iterator[tuple[str, str]]:
     if len(roles.formed) != 1:
-        yield "kleene-binary", f"forms the groups of {sorted(roles.formed)} at once; at most one per operator (4.1)"
+        yield (
+            "kleene-binary",
+            f"forms the groups of {sorted(roles.formed)} at once; at most one per operator (4.1), and those of several "
+            "events with one input, out of their matches",
+        )
         return
-    alias, rest, events = roles.alias, inputs[roles.main], inputs[roles.other]
+    (alias,), rest, events = roles.formed, inputs[roles.main], inputs[roles.other]
     apart = events.sub_query.aliases == {alias} and alias not in rest.sub_query.aliases
     if not apart or rest.sub_query.closed | {alias} != operator.sub_query.closed:
         yield "kleene-binary", f"one input must be the events of '{alias}', the other everything else (4.1)"

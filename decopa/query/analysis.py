@@ -47,6 +47,8 @@ class Position:
     most: int | None = None
     runs: bool = False
     delay_us: int = 0
+    #: The aliases whose events make up a member of its group, in the pattern's order; () outside of groups.
+    group: tuple[str, ...] = ()
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -141,11 +143,13 @@ class _Walk:
                 )
                 return frozenset({node.alias})
             case Kleene():
-                leaf = node.child
-                self.positions.append(
-                    Position(leaf.alias, leaf.type, True, scope, leaf.others, False, node.least, node.most, node.runs)
-                )
-                return frozenset({leaf.alias})
+                before = len(self.positions)
+                found = self.visit(node.child, scope)
+                self.positions[before:] = [
+                    replace(one, kleene=True, least=node.least, most=node.most, runs=node.runs, group=node.aliases)
+                    for one in self.positions[before:]
+                ]
+                return found
             case Not():
                 raise QueryError(f"{node} stands alone; put NOT inside SEQ or AND, as in SEQ(A a, NOT(B b), C c)")
             case Or():
@@ -308,7 +312,7 @@ def strip_kleene(pattern: Pattern, aliases: Collection[str]) -> Pattern:
         case EventRef():
             return pattern
         case Kleene():
-            return pattern.child if pattern.child.alias in aliases else pattern
+            return pattern.child if set(pattern.aliases) <= set(aliases) else pattern
         case _:
             return with_children(pattern, tuple(strip_kleene(child, aliases) for child in children_of(pattern)))
 
@@ -322,8 +326,8 @@ def project(pattern: Pattern, aliases: Collection[str]) -> Pattern | None:
     match pattern:
         case EventRef():
             return pattern if pattern.alias in aliases else None
-        case Kleene():
-            return pattern if pattern.child.alias in aliases else None
+        case Kleene():  # a part of a group's members is no group
+            return pattern if set(pattern.aliases) <= set(aliases) else project(pattern.child, aliases)
         case Not():
             inner = project(pattern.child, aliases)
             return None if inner is None else Not(inner)

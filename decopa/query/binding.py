@@ -14,10 +14,9 @@ from functools import cached_property
 
 from decopa.errors import QueryError, did_you_mean
 from decopa.query.analysis import Position
-from decopa.query.implied import implied_comparisons
-from decopa.query.members import EARLIER, LATER, between_members
-from decopa.query.output import EVERY_ATTRIBUTE
-from decopa.query.predicate import (
+from decopa.query.conditions.implied import implied_comparisons
+from decopa.query.conditions.members import EARLIER, LATER, between_members
+from decopa.query.conditions.predicate import (
     Arithmetic,
     Attr,
     Call,
@@ -34,10 +33,11 @@ from decopa.query.predicate import (
     renamed,
     rewrite,
 )
+from decopa.query.conditions.typing import check_predicate, column_of_expression
+from decopa.query.output import EVERY_ATTRIBUTE
 from decopa.query.query import Query
 from decopa.query.schema import Column, Kind, Schema
 from decopa.query.summary import Aggregate
-from decopa.query.typing import check_predicate, column_of_expression
 
 EARTH_RADIUS_KM = 6371.0088
 

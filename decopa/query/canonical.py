@@ -1,8 +1,9 @@
 """Sub-queries whatever their events are called: which of them are the same, and which finds all that another finds.
 
 A fragment *covers* a sub-query if every match of the sub-query is one of the fragment's, once events are renamed: it
-has the same types, no order and no condition that the sub-query lacks, and at least its window. What the sub-query
-demands beyond the fragment is the *residue*, decided on each of the fragment's matches.
+has the same types, no order that the sub-query lacks, no condition that does not follow from one of its own, and at
+least its window. What the sub-query demands beyond the fragment is the *residue*, decided on each of the fragment's
+matches.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from decopa.query.analysis import Position
+from decopa.query.chain_cover import chain_problems, skips_within
+from decopa.query.conditions.bounds import follows
+from decopa.query.conditions.predicate import Among, Compare, Predicate, aliases_of, renamed
 from decopa.query.pattern import ANY_TYPE, EventRef, Pattern, children_of, with_children
-from decopa.query.predicate import Among, Compare, Predicate, aliases_of, renamed
 from decopa.query.query import Query
 
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
@@ -57,8 +60,8 @@ def normal_form(predicate: Predicate) -> Predicate:
 
 def shareable_aliases(query: Query) -> tuple[str, ...]:
     """The positions that a fragment may have: of one type, outside of NOT, and no KL, whose groups each query forms
-    itself. None of a query with NEXT, whose events depend on all that happens in between, or with timers, whose events
-    last."""
+    itself. None of a query with NEXT, of which beginnings are shared (`decopa.query.chain_cover`), or with timers,
+    whose events last."""
     if query.chains or query.skips or any(position.delay_us for position in query.positions):
         return ()
     return tuple(p.alias for p in query.positions if _is_plain(p))
@@ -104,10 +107,13 @@ def cover_problems(fragment: Query, covering: Collection[str], query: Query, nam
     """Why the sub-query of `fragment` on `covering` does not cover that of `query` on the keys of `names`, which say
     what each event is called in the fragment; nothing if it does."""
     found = []
-    if query.chains or query.skips or fragment.chains or fragment.skips:
-        return ["a query with NEXT shares nothing: its events depend on all that happens in between"]
     if len(set(names.values())) < len(names) or set(names.values()) != set(covering):
         return ["it must name each event of the other operator once"]
+    if query.chains or query.skips or fragment.chains or fragment.skips:
+        found += chain_problems(fragment, covering, query, names)
+        skipped = _texts(skips_within(fragment, covering), {other: alias for alias, other in names.items()})
+        if not found and skipped != _texts(skips_within(query, names), {}):
+            found.append("its FILTER conditions are others, so it may choose other events")
     for alias, other in names.items():
         mine, theirs = query.position(alias), fragment.position(other)
         if mine.type != theirs.type:
@@ -126,7 +132,7 @@ def cover_problems(fragment: Query, covering: Collection[str], query: Query, nam
             found.append(f"the other operator demands {a} before {b}, the query does not")
     demanded = _texts(query.where, {})
     for predicate in _within(fragment, covering):
-        if not _texts([predicate], back) <= demanded:
+        if not _texts([predicate], back) <= demanded and not _follows(predicate, back, query):
             found.append(f"the other operator demands {predicate}, the query does not")
     if fragment.window_us < query.window_us:
         found.append(
@@ -167,6 +173,12 @@ def _within(query: Query, aliases: Iterable[str]) -> list[Predicate]:
     """All conditions on these events and no others."""
     named = frozenset(aliases)
     return [one for one in query.where if aliases_of(one) <= named]
+
+
+def _follows(predicate: Predicate, names: Mapping[str, str], query: Query) -> bool:
+    """Whether a condition follows from one of the query's with a stricter constant."""
+    here: Predicate = renamed(predicate, names)  # type: ignore[assignment]
+    return any(follows(here, one) for one in query.where if aliases_of(one) == aliases_of(here))
 
 
 def _texts(predicates: Iterable[Predicate], names: Mapping[str, str]) -> set[str]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable
 
 from lark import Token, Tree
 
 from decopa.errors import QueryError
-from decopa.query.predicate import Among, Attr, Compare, Node, Predicate, aliases_of, children
+from decopa.query.conditions.predicate import Among, Attr, Compare, Node, Predicate, aliases_of, children
 
+#: Characters of one query, and of all queries of a text.
 MAX_TEXT_LENGTH = 262_144
+MAX_WORKLOAD_LENGTH = 16 * 2**20
 #: Brackets in brackets, as written and as `str` of a query writes them.
 MAX_NESTING = 64
 MAX_TERMS = 64
@@ -24,12 +27,24 @@ MAX_JOINING = 512
 MAX_JOINING_TOGETHER = 128
 
 
-def check_text(text: str) -> None:
-    """Bounds length and nesting first, so that no input can exhaust the parser's stack."""
-    if len(text) > MAX_TEXT_LENGTH:
-        raise QueryError(f"the query text has {len(text)} characters, more than {MAX_TEXT_LENGTH}")
+def check_text(text: str, begins: str | None = None) -> None:
+    """Bounds length and nesting first, so that no input can exhaust the parser's stack or take it minutes.
+
+    `begins` is the word that every query of the text has once, at its beginning; without it the text is as long as one
+    query may be.
+    """
+    if begins is None or len(text) <= MAX_TEXT_LENGTH:
+        _check_length(len(text), MAX_TEXT_LENGTH, "the query text")
+    else:
+        _check_length(len(text), MAX_WORKLOAD_LENGTH, "the text of the queries")
+        starts = [one.start() for one in re.finditer(rf"(?<![.\w'\"]){begins}\b", text, re.IGNORECASE)]
+        if len(starts) > 2 * MAX_QUERIES:  # the word may stand in comments; the parser counts exactly
+            raise QueryError(f"about {len(starts):,} queries in one text; at most {MAX_QUERIES:,} are allowed")
+        for start, end in itertools.pairwise([0, *starts, len(text)]):
+            if end - start > MAX_TEXT_LENGTH:
+                _check_length(end - start, MAX_TEXT_LENGTH, "a query", *line_and_column(text, start))
     depth, run = 0, 0
-    for token in re.finditer(r"--[^\n]*|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|[()]|\bNOT\b|-|[^\s]", text, re.IGNORECASE):
+    for token in re.finditer(r"--[^\n]*|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|[()]|\w+|-|[^\s]", text):
         symbol = token.group()
         # NOT NOT ... and - - ... nest without parentheses.
         run = run + 1 if symbol == "-" or symbol.upper() == "NOT" else 0
@@ -39,6 +54,12 @@ def check_text(text: str) -> None:
             depth -= 1
         if depth > MAX_NESTING or run > MAX_NESTING:
             raise _too_deep(*line_and_column(text, token.start()))
+
+
+def _check_length(length: int, most: int, what: str, line: int | None = None, column: int = 1) -> None:
+    if length > most:
+        where = {} if line is None else {"line": line, "column": column}
+        raise QueryError(f"{what} has {length:,} characters, more than {most:,}; split it", **where)
 
 
 def check_tree(root: Tree[Token]) -> None:

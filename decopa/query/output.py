@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from decopa.errors import QueryError
+from decopa.query.conditions.predicate import Attr, Expr, attributes
 from decopa.query.names import RESULT_COLUMNS, quoted
-from decopa.query.predicate import Attr, Expr, attributes
 
 #: Stands for every attribute of an event, as in `a.*`.
 EVERY_ATTRIBUTE = "*"

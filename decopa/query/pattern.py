@@ -157,23 +157,26 @@ class Or:
 
 @dataclass(frozen=True, slots=True)
 class Kleene:
-    """KL(A a): a group of one or more A events; exactly one event below it (3.1).
+    """KL(A a): a group of one or more A events (3.1).
 
     `least` and `most` bound its size, as in KL(A a){2,5} and KL(A a){3,}. With `runs` (written ITER) a group is a run:
     each member is the next A after the one before, in the sense of NEXT.
+
+    KL(SEQ(A a, B b)) is a group of matches of SEQ(A a, B b), which come one after the other: each begins after the one
+    before has ended. Each alias then stands for one event of every member. (The paper has groups of events only.)
     """
 
-    child: EventRef
+    child: EventRef | Seq | And
     least: int = 1
     most: int | None = None
     runs: bool = False
 
     def __post_init__(self) -> None:
+        while isinstance(self.child, Seq | And) and len(self.child.children) == 1:
+            object.__setattr__(self, "child", self.child.children[0])
         if not isinstance(self.child, EventRef):
-            raise QueryError(
-                f"{self.name} takes one event type, got {self.child}; write it as in SEQ({self.name}(A a), B b)"
-            )
-        if self.child.delay_us:
+            _check_members(self)
+        if any(leaf.delay_us for leaf in leaves(self.child)):
             raise QueryError(f"{self}: a group of timers is not supported; put @ behind a single event")
         if self.least < 1:
             raise QueryError(
@@ -187,6 +190,11 @@ class Kleene:
     @property
     def name(self) -> str:
         return "ITER" if self.runs else "KL"
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """The aliases of its members' events."""
+        return tuple(leaf.alias for leaf in leaves(self.child))
 
     def __str__(self) -> str:
         if (self.least, self.most) == (1, None):
@@ -252,7 +260,7 @@ def leaves(pattern: Pattern) -> Iterator[EventRef]:
 def kleene_aliases(pattern: Pattern) -> frozenset[str]:
     """The aliases under KL and ITER."""
     if isinstance(pattern, Kleene):
-        return frozenset({pattern.child.alias})
+        return frozenset(pattern.aliases)
     return frozenset().union(*map(kleene_aliases, children_of(pattern)))
 
 
@@ -277,6 +285,30 @@ def _call(name: str, children: tuple[Pattern, ...]) -> str:
 def _check_children(name: str, children: tuple[Pattern, ...]) -> None:
     if not children:
         raise QueryError(f"{name} needs at least one child, as in {name}(A a, B b)")
+
+
+def _check_members(group: Kleene) -> None:
+    """Raises unless the members of a group may be matches of its pattern."""
+    if group.runs:
+        raise QueryError(
+            f"ITER takes one event type, got {group.child}: which of several matches is the next one is open; "
+            f"write KL({group.child}), or a run of single events, as in ITER(A a)"
+        )
+    for node in _inner(group.child):
+        if not isinstance(node, EventRef | Seq | And):
+            remedy = {
+                Or: "write the types with one alias, as in KL((A|B) a)",
+                Not: "put the NOT beside the group, as in KL(SEQ(A a, B b)) UNTIL(C c)",
+                Next: "write SEQ, as in KL(SEQ(A a, B b))",
+                Kleene: "write groups one after the other, as in SEQ(KL(A a), KL(B b))",
+            }.get(type(node), "put it around the group")
+            raise QueryError(f"KL takes an event, or SEQ and AND of events, but {group.child} has {node}; {remedy}")
+
+
+def _inner(pattern: Pattern) -> Iterator[Pattern]:
+    yield pattern
+    for child in children_of(pattern):
+        yield from _inner(child)
 
 
 def _check_successor(name: str, child: Pattern) -> None:

@@ -19,12 +19,8 @@ from decopa.query.analysis import (
     strip_kleene,
     structure,
 )
-from decopa.query.limits import check_conditions
-from decopa.query.members import is_between_members
-from decopa.query.names import duration_text, quoted
-from decopa.query.output import EVERY_ATTRIBUTE, Output, Ranking, expanded, needed_attributes
-from decopa.query.pattern import ANY_TYPE, Not, Or, Pattern, leaves
-from decopa.query.predicate import (
+from decopa.query.conditions.members import is_between_members
+from decopa.query.conditions.predicate import (
     Attr,
     Predicate,
     aliases_of,
@@ -34,6 +30,10 @@ from decopa.query.predicate import (
     groups_of,
     renamed,
 )
+from decopa.query.limits import check_conditions
+from decopa.query.names import duration_text, quoted
+from decopa.query.output import EVERY_ATTRIBUTE, Output, Ranking, expanded, needed_attributes
+from decopa.query.pattern import ANY_TYPE, Not, Or, Pattern, leaves
 from decopa.query.summary import Summary
 from decopa.query.wellformed import (
     check_aliases,
@@ -205,6 +205,15 @@ class Query:
     def kleene_aliases(self) -> frozenset[str]:
         return frozenset(alias for alias, position in self._position_of.items() if position.kleene)
 
+    def group_of(self, alias: str) -> frozenset[str]:
+        """The aliases whose events make up the members of a KL alias's group: itself and those it shares KL with."""
+        return frozenset(self._position_of[alias].group)
+
+    @cached_property
+    def composites(self) -> frozenset[frozenset[str]]:
+        """The groups whose members are of several events; all of their aliases are closed at once."""
+        return frozenset(group for group in map(self.group_of, self.kleene_aliases) if len(group) > 1)
+
     @cached_property
     def run_aliases(self) -> frozenset[str]:
         """The aliases of ITER: groups that are runs of neighbours, formed before anything else."""
@@ -212,8 +221,9 @@ class Query:
 
     @property
     def chosen_in_order(self) -> bool:
-        """Whether NEXT or ITER choose some events as the next ones; then steps cannot be taken in any order."""
-        return bool(self.chains or self.run_aliases)
+        """Whether steps cannot be taken in any order: NEXT and ITER choose events as the next ones, and groups of
+        several events are formed out of their matches."""
+        return bool(self.chains or self.run_aliases or self.composites)
 
     @property
     def attributes(self) -> frozenset[str]:

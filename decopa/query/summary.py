@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from decopa.errors import QueryError
+from decopa.query.conditions.predicate import Attr
 from decopa.query.names import duration_text
-from decopa.query.predicate import Attr
 
 #: What can be computed over an attribute; `count` takes `*` only.
 FUNCTIONS = ("count", "min", "max", "sum", "avg")

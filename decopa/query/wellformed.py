@@ -7,11 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from decopa.errors import QueryError, did_you_mean
 from decopa.query.analysis import Chain, Position, Scope, alternatives, structure
-from decopa.query.members import compares_members, is_between_members, twins
-from decopa.query.names import RESULT_COLUMNS
-from decopa.query.output import Output, Ranking, check_columns
-from decopa.query.pattern import EventRef, Except, Kleene, Not, Or, Pattern, children_of, leaves, types_text
-from decopa.query.predicate import (
+from decopa.query.conditions.members import compares_members, is_between_members, twins
+from decopa.query.conditions.predicate import (
     Attr,
     Compare,
     Node,
@@ -22,6 +19,9 @@ from decopa.query.predicate import (
     figures,
     plain_attributes,
 )
+from decopa.query.names import RESULT_COLUMNS
+from decopa.query.output import Output, Ranking, check_columns
+from decopa.query.pattern import EventRef, Except, Kleene, Not, Or, Pattern, children_of, leaves, types_text
 from decopa.query.summary import Summary
 
 
@@ -40,17 +40,18 @@ def check_aliases(pattern: Pattern) -> None:
     """An alias is used once per alternative, and for the same thing in each."""
     roles: dict[str, set[str]] = {}
 
-    def visit(node: Pattern, negated: bool) -> set[str]:
+    def visit(node: Pattern, negated: bool, grouped: bool = False) -> set[str]:
         if isinstance(node, Not):
             return visit(node.child, True)
-        if isinstance(node, EventRef | Kleene):
-            leaf = node.child if isinstance(node, Kleene) else node
-            kind = f"KL({types_text(leaf.types)})" if isinstance(node, Kleene) else types_text(leaf.types)
-            roles.setdefault(leaf.alias, set()).add(f"a negated {kind}" if negated else kind)
-            return {leaf.alias}
+        if isinstance(node, Kleene):
+            return visit(node.child, negated, True)
+        if isinstance(node, EventRef):
+            kind = f"KL({types_text(node.types)})" if grouped else types_text(node.types)
+            roles.setdefault(node.alias, set()).add(f"a negated {kind}" if negated else kind)
+            return {node.alias}
         seen: set[str] = set()
         for child in children_of(node):
-            below = visit(child, negated or (isinstance(node, Except) and child is node.absent))
+            below = visit(child, negated or (isinstance(node, Except) and child is node.absent), grouped)
             if not isinstance(node, Or) and seen & below:
                 twice = min(seen & below)
                 raise QueryError(f"alias '{twice}' is used twice in {node}; give each event its own, as in A a1, A a2")
@@ -82,6 +83,7 @@ def check_predicate(predicate: Predicate, positions: dict[str, Position], writte
         )
     if compares_neighbours(predicate):
         _check_neighbours(predicate, positions)
+    _check_one_member(predicate, positions)
     for alias in sorted(aliases_of(predicate)):
         if (
             not positions[alias].kleene
@@ -201,6 +203,20 @@ def _check_neighbours(predicate: Predicate, positions: dict[str, Position]) -> N
             f"'{predicate}' compares neighbours of '{before.alias}' and names another event; write two, as in "
             f"{before.alias}.x > {before} AND ...",
         )
+
+
+def _check_one_member(predicate: Predicate, positions: dict[str, Position]) -> None:
+    """Of the members of a group, a condition looks at one at a time."""
+    aliases = aliases_of(predicate)
+    for alias in sorted(aliases):
+        inside = aliases & set(positions[alias].group)
+        if len(inside) > 1 and inside != aliases:
+            named = list(attributes(predicate))
+            raise error_at(
+                named[0],
+                f"'{predicate}' names {' and '.join(sorted(inside))} of one group and another event; write a condition "
+                f"within the members and one that ties {min(inside)} to the other event",
+            )
 
 
 def check_skip(predicate: Predicate, chains: Iterable[Chain], runs: frozenset[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from costmodel.next_cost import After, Expression, Stream, cost, operators_of, profile
+from costmodel.papers.next_cost import After, Expression, Stream, cost, operators_of, profile
 from decopa.planning.plan import PlanOperator, QueryPlan
 from decopa.planning.price import PricedPlan
 from decopa.planning.rewriter.next_chain import cheapest

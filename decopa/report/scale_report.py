@@ -12,7 +12,7 @@ from decopa.errors import DecoPaError
 from decopa.files import replacing
 from decopa.report import table
 from decopa.report.explain import quantity
-from decopa.runs.scale_points import Point, baseline_of, gain, gain_over
+from decopa.runs.scaling.scale_points import Point, baseline_of, gain, gain_over
 
 _HEADER = ("strategy", "units", "used", "measured/s", "predicted/s", "error", "gain", "pred.", "p50", "p99", "busiest")
 EMULATED = "emulated: units take as long as ones of the declared capacity would; rates are theirs, not this machine's"

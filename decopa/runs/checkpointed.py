@@ -22,6 +22,7 @@ from decopa.choices import DEFAULT_TIME_UNITS
 from decopa.errors import CheckpointError
 from decopa.planning.plan import Plan
 from decopa.query.query import Query
+from decopa.runs.early_ray import EarlyRay
 from decopa.runs.execute import completed
 from decopa.runs.flows import with_flows
 from decopa.runs.planning import spread_plan
@@ -83,11 +84,13 @@ def run_checkpointed(
         if [branch for query in queries for branch in query.branches] != list(plan.queries):
             raise CheckpointError(f"{store.location} belongs to another query; name another folder for this one")
         spec = replace(spec, planning=replace(spec.planning, plan=plan))
-    prepared = prepare(_reading(spec, saved), queries, predictions=predictions, phase=watch.phase)
-    if saved is None:
-        chosen = replace(spec.planning, plan=prepared.plan, statistics=None)
-        store.write_run(to_document(replace(spec, planning=chosen), queries))
-    return FinishedRun(prepared, _run(prepared, watch))
+    with EarlyRay(spec.ray.address) as early:
+        reading = _reading(spec, saved)
+        prepared = prepare(reading, queries, predictions=predictions, phase=watch.phase, checked=early.begin)
+        if saved is None:
+            chosen = replace(spec.planning, plan=prepared.plan, statistics=None)
+            store.write_run(to_document(replace(spec, planning=chosen), queries))
+        return FinishedRun(prepared, _run(prepared, watch, early))
 
 
 def resume_checkpointed(
@@ -121,8 +124,9 @@ def resume_checkpointed(
         ray=replace(spec.ray, address=address),
         checkpoints=replace(spec.checkpoints, location=store.location),
     )
-    prepared = prepare(_reading(spec, saved), queries, phase=watch.phase)
-    return FinishedRun(prepared, _run(prepared, watch))
+    with EarlyRay(address) as early:
+        prepared = prepare(_reading(spec, saved), queries, phase=watch.phase, checked=early.begin)
+        return FinishedRun(prepared, _run(prepared, watch, early))
 
 
 def _check_place(location: str, address: str | None) -> None:
@@ -195,12 +199,12 @@ def _reading(spec: RunSpec, saved: Manifest | None) -> RunSpec:
     return replace(spec, trace=replace(spec.trace, bad_rows=replace(spec.trace.bad_rows, file=None)))
 
 
-def _run(prepared: Prepared, watch: Watch) -> CheckpointedRun:
+def _run(prepared: Prepared, watch: Watch, early: EarlyRay) -> CheckpointedRun:
     spec, queries = prepared.spec, prepared.queries
     assert spec.checkpoints is not None and spec.output is not None
     runtime = CheckpointedRuntime(
         prepared.plan,
-        prepared.events.blocks(rows_per_block(spec.ray.replay)),
+        prepared.events.blocks(rows_per_block(spec.ray.replay), spec.checkpoints.every_s),
         merge=lambda tables: result_table(queries, tables),
         output=_output_of(spec.output, spec.checkpoints),
         checkpoints=spec.checkpoints,
@@ -210,7 +214,7 @@ def _run(prepared: Prepared, watch: Watch) -> CheckpointedRun:
         stop=watch.stop,
     )
     watch.phase("connecting to Ray" if spec.ray.address else "starting Ray")
-    with ray_session(address=spec.ray.address, cpus=places_needed(runtime.topology)) as dashboard:
+    with early.session(places_needed(runtime.topology)) as dashboard:
         if dashboard is not None:
             watch.dashboard(dashboard)
         watch.phase("starting the units")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from actors.outlet import Outcome, OutletSpec
-from actors.parts import FolderSpec
-from actors.summary import Groups
+from actors.sinks.outlet import Outcome, OutletSpec
+from actors.sinks.parts import FolderSpec
+from actors.sinks.summary import Groups
 from decopa.choices import Order
 from decopa.runs.folder import published, publishing
 from decopa.runs.prepare import Prepared

@@ -12,10 +12,11 @@ from typing import Any
 from decopa.errors import DecoPaError
 from decopa.query.query import Query
 from decopa.runs.delivery import delivered
+from decopa.runs.early_ray import EarlyRay
 from decopa.runs.guard import Guard
 from decopa.runs.opening import spark_frame
 from decopa.runs.planning import per_part
-from decopa.runs.prepare import Prepared, prepare
+from decopa.runs.prepare import Prepared, nothing, prepare, with_defaults
 from decopa.runs.result import RunResult
 from decopa.runs.spec import RunSpec
 from decopa.runs.watch import Watch
@@ -37,13 +38,25 @@ def run_spec(
         if events is None and spec.trace.spark:
             watch.phase("starting Ray and Spark")
             events = stack.enter_context(spark_frame(spec))
-        prepared = prepare(spec, queries, events, predictions=predictions, phase=watch.phase)
-        result = execute(prepared, watch)
+        spec = with_defaults(spec, events)
+        early = stack.enter_context(EarlyRay(spec.ray.address))
+        start = early.begin if spec.runtime == "ray" else nothing
+        prepared = prepare(spec, queries, events, predictions=predictions, phase=watch.phase, checked=start)
+        result = execute(prepared, watch, early=early)
     return replace(result, start_s=time.perf_counter() - began - result.seconds)
 
 
-def execute(prepared: Prepared, watch: Watch | None = None, *, interleaving: random.Random | None = None) -> RunResult:
-    """Runs to the end of the events; the result has the notices of the preparation and those of the run."""
+def execute(
+    prepared: Prepared,
+    watch: Watch | None = None,
+    *,
+    early: EarlyRay | None = None,
+    interleaving: random.Random | None = None,
+) -> RunResult:
+    """Runs to the end of the events; the result has the notices of the preparation and those of the run.
+
+    `early` is a Ray that may have been started already.
+    """
     watch = watch or Watch()
     known = per_part(prepared.plan, prepared.queries, prepared.statistics)
     guard = Guard.of(prepared.plan, known, prepared.source.span_us, prepared.spec.limits, watch.warn)
@@ -53,7 +66,8 @@ def execute(prepared: Prepared, watch: Watch | None = None, *, interleaving: ran
         # Imported here because Ray takes a second, and a local run should not wait for it.
         from decopa.runs.ray import run_on_ray
 
-        found = delivered(prepared, lambda outlet: run_on_ray(prepared, watch, guard, outlet))
+        ray = early or EarlyRay(prepared.spec.ray.address)
+        found = delivered(prepared, lambda outlet: run_on_ray(prepared, watch, guard, outlet, ray))
         return completed(found, prepared, guard.warnings)
     from decopa.runs.local import run_here
 

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset
 
-from actors.parts import FolderSpec, Publication, StagedPart
+from actors.sinks.parts import FolderSpec, Publication, StagedPart
 from decopa.choices import Order
 from decopa.errors import OutputError
 from decopa.query.query import Query

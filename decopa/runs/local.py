@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 
-from actors.outlet import OutletSpec
+from actors.sinks.outlet import OutletSpec
 from cluster.local import LocalRuntime
 from decopa.choices import DEFAULT_BATCH_SIZE
 from decopa.runs.delivery import NO_MATCHES, Found
@@ -34,4 +34,6 @@ def run_here(
     local.run(watch.progress if watch.recorder is None else watch.recorder.watching(watch.progress))
     outcomes = local.outcomes
     seconds = time.perf_counter() - started
+    for name, why in local.dropped.items():
+        guard.warnings.append(f"query {name} was dropped and has no result: {why}")
     return Found(RunResult(NO_MATCHES, local.events, seconds, local.reports(), prepared.plan), outcomes)

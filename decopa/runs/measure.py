@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from costmodel.estimate import Estimate, estimate_statistics
-from costmodel.events import EventColumns
+from costmodel.sampling.estimate import Estimate, estimate_statistics
+from costmodel.sampling.events import EventColumns
 from decopa.errors import StatisticsError
-from decopa.query.predicate import attributes
+from decopa.query.conditions.predicate import attributes
 from decopa.query.query import Query
 from shuffler.rows.events import measured_columns
 from shuffler.source.trace import TraceSource

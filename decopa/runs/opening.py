@@ -33,12 +33,12 @@ class OpenedEvents:
     def live(self) -> bool:
         return self.source.row_count is None
 
-    def blocks(self, rows: int) -> BlockSource:
+    def blocks(self, rows: int, publish_every_s: float = 0.0) -> BlockSource:
         """The events as Ray's shufflers take them, `rows` at a time where this process reads them."""
-        from cluster.feeding import TraceBlocks
+        from cluster.feeding import TraceBlocks, gather_s
 
         if self.loaded is None:
-            return TraceBlocks(self.source, rows)
+            return TraceBlocks(self.source, rows, gather_s=gather_s(publish_every_s))
         from cluster.spark.feeding import SparkBlocks
 
         return SparkBlocks(self.loaded.blocks, self.source.format, self.source.name)

@@ -9,11 +9,12 @@ from costmodel.formulas import RateModel
 from costmodel.statistics import Statistics
 from decopa.choices import WORKLOAD_STRATEGIES
 from decopa.errors import PlanError, StatisticsError
-from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan, QueryPlan
 from decopa.planning.planner import MORE_UNITS, plan_workload
 from decopa.planning.price import plan_units
 from decopa.planning.spread import spread_units
+from decopa.planning.strategies.left_deep import left_deep
+from decopa.planning.validate import check_structure
 from decopa.planning.workload.packing import packed
 from decopa.planning.workload.statistics import part_statistics
 from decopa.query.query import Query
@@ -51,6 +52,7 @@ def choose_plan(
     them share nothing.
     """
     if planning.plan is not None:
+        check_structure(planning.plan)
         notices = [line for query, one in zip(queries, statistics) if one is not None for line in one.check_fits(query)]
         return PlanChoice(fitting_plan(planning.plan, queries), GIVEN, tuple(notices))
     known = {query: one for query, one in zip(queries, statistics) if one is not None}
@@ -71,11 +73,12 @@ def choose_plan(
         reading=planning.reading,
         model=model,
         processors=processors,
+        seconds=planning.planning_time_s,
     )
     plan = planned.plan
     if len(informed) < len(queries):
-        made = iter(plan.parts)
-        parts: list[QueryPlan] = []
+        made = iter(part for part in plan.parts if not part.fragment)
+        parts: list[QueryPlan] = [part for part in plan.parts if part.fragment]
         for query in queries:
             for branch in query.branches:
                 parts.append(next(made) if query in known else spread_units(left_deep(branch), 1))

@@ -9,11 +9,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from costmodel.statistics import Statistics
-from decopa.errors import CheckpointError, DeployError, QueryError, StatisticsError, TraceError, did_you_mean
+from decopa.errors import (
+    CheckpointError,
+    DecoPaError,
+    DeployError,
+    QueryError,
+    StatisticsError,
+    TraceError,
+    did_you_mean,
+)
 from decopa.planning.plan import Plan
 from decopa.query.binding import bind, missing_types
-from decopa.query.constant import constant_notices
-from decopa.query.predicate import attributes
+from decopa.query.conditions.constant import constant_notices
+from decopa.query.conditions.predicate import attributes
 from decopa.query.query import Query
 from decopa.runs.folder import check_folder
 from decopa.runs.guard import Guard
@@ -32,6 +40,10 @@ _PROCESS_BYTES = 150 * 2**20
 _CROWDED = 8
 
 Phase = Callable[[str], None]
+
+
+def nothing() -> None:
+    """Where nobody waits to be told."""
 
 
 @dataclass(frozen=True)
@@ -64,12 +76,13 @@ def prepare(
     *,
     predictions: bool = False,
     phase: Phase = lambda doing: None,
+    checked: Callable[[], None] = nothing,
     stop: Stop | None = None,
 ) -> Prepared:
     """Opens the events given, or the trace that the spec names, checks the queries against them, and chooses a plan.
 
-    With `predictions` the trace is measured even where the plan does not need it. A live source ends once `stop`
-    is set.
+    With `predictions` the trace is measured even where the plan does not need it. `checked` is called before anything
+    that takes long, when spec, queries and events are known to fit. A live source ends once `stop` is set.
     """
     queries = tuple(queries)
     spec = with_defaults(spec, events)
@@ -80,8 +93,10 @@ def prepare(
     check_supported(spec, way)
     check_alternatives(queries, way)
     check_delivery(spec, queries, way)
+    check_limit_policy(spec, way)
     absent = _absent_types(queries, opened.source, required=spec.trace.require_types)
     _check_conditions(queries, opened)
+    checked()
     statistics, notices, doubts = _statistics(spec.planning, queries, opened, predictions, phase)
     phase("planning")
     chosen = choose_plan(
@@ -93,7 +108,7 @@ def prepare(
     )
     chosen = _probed(spec, chosen, opened, phase)
     said = tuple(line for query in queries for line in constant_notices(query))
-    if not spec.planning.force:
+    if not spec.planning.force and spec.limits.on_limit == "stop":  # else queries that exceed limits are dropped
         guard = Guard.of(chosen.plan, per_part(chosen.plan, queries, statistics), opened.source.span_us, spec.limits)
         guard.check(opened.source.row_count, spec.planning.capacity, spec.trace.batch_size)
     if spec.runtime == "ray" and spec.ray.address is None:
@@ -167,6 +182,19 @@ def check_delivery(spec: RunSpec, queries: Sequence[Query], way: Way) -> None:
         check_folder(spec, queries)
 
 
+def check_limit_policy(spec: RunSpec, way: Way) -> None:
+    """Refuses to drop single queries where processes would have to agree on it, or matches are written already."""
+    if spec.limits.on_limit != "drop-query":
+        return
+    if way is not Way.LOCAL:
+        raise DecoPaError(
+            "a query that exceeds a limit is dropped alone in the local runtime, on a stored trace; add --runtime "
+            "local, or leave out --on-limit drop-query"
+        )
+    if spec.output is not None and spec.output.is_folder:
+        raise DecoPaError("--on-limit drop-query goes with one output file, not with a folder of parts")
+
+
 def _absent_types(queries: Sequence[Query], source: TraceSource, *, required: bool) -> tuple[str, ...]:
     """A type that never occurs is most likely a typing error: its query finds nothing."""
     missing = dict.fromkeys(name for query in queries for name in missing_types(query, source.schema))
@@ -194,8 +222,11 @@ def _check_conditions(queries: Sequence[Query], opened: OpenedEvents) -> None:
                     f"it comes later say what it holds, as in --schema {name}=float"
                 )
     for query in queries:
-        for branch in query.branches:
-            bind(branch, source.schema)
+        try:
+            for branch in query.branches:
+                bind(branch, source.schema)
+        except QueryError as err:
+            raise err if len(queries) == 1 else QueryError(f"query {query.name}: {err}") from err
 
 
 def _statistics(

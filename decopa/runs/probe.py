@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from actors.group import Limits
-from actors.outlet import OutletSpec
+from actors.sinks.outlet import OutletSpec
 from cluster.local import LocalRuntime
 from decopa.choices import Order
 from decopa.errors import LimitError

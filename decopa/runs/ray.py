@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from actors.outlet import OutletSpec
+from actors.sinks.outlet import OutletSpec
 from cluster.feeding import BLOCK_ROWS
 from cluster.placement import places_needed
 from cluster.ray_runtime import RayRuntime
-from cluster.ray_session import ray_session
 from decopa.runs.delivery import NO_MATCHES, Found
+from decopa.runs.early_ray import EarlyRay
 from decopa.runs.flows import with_flows
 from decopa.runs.guard import Guard
 from decopa.runs.prepare import Prepared
@@ -15,13 +15,13 @@ from decopa.runs.result import RunResult
 from decopa.runs.watch import Watch
 
 
-def run_on_ray(prepared: Prepared, watch: Watch, guard: Guard, outlet: OutletSpec) -> Found:
+def run_on_ray(prepared: Prepared, watch: Watch, guard: Guard, outlet: OutletSpec, early: EarlyRay) -> Found:
     """Runs to the end of the events on the Ray of the spec, or on one that is started for the run."""
     spec = prepared.spec
     blocks = prepared.events.blocks(BLOCK_ROWS)
     runtime = RayRuntime(prepared.plan, blocks, limits=spec.limits, options=with_flows(prepared), outlet=outlet)
     watch.phase("connecting to Ray" if spec.ray.address else "starting Ray")
-    with ray_session(address=spec.ray.address, cpus=places_needed(runtime.topology)) as dashboard:
+    with early.session(places_needed(runtime.topology)) as dashboard:
         if dashboard is not None:
             watch.dashboard(dashboard)
         watch.phase("starting the units")

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from actors.latency import LatencySummary
-from actors.outlet import OutletSpec
 from actors.reports import OperatorReport
-from actors.sink import bound_aliases
-from actors.summary import Groups, merged, summary_table
+from actors.sinks.outlet import OutletSpec
+from actors.sinks.sink import bound_aliases
+from actors.sinks.summary import Groups, merged, summary_table
 from costmodel.statistics import Statistics
 from decopa.errors import DecoPaError, DecoPaWarning
 from decopa.planning.plan import Plan

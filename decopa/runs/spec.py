@@ -6,6 +6,7 @@ in it is derived: defaults that depend on the trace or on other fields are appli
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
@@ -67,7 +68,8 @@ class Planning:
     means `decopa` where statistics can be had, else `left-deep`. A `plan` is run as it is. `statistics` are one for
     all queries or one for each; without them the trace is measured where the strategy needs it. With `probe_s` the best
     candidate plans are tried on the beginning of a stored trace, for that many seconds in all. `force` runs a plan even
-    if it is predicted to exceed limits or to take hours.
+    if it is predicted to exceed limits or to take hours. A search for what queries share ends after `planning_time_s`
+    with the best plan found so far; None is until it finds no better one.
     """
 
     units: int | None = None
@@ -78,8 +80,11 @@ class Planning:
     reading: Reading = Reading.LINEAR
     probe_s: float = 0.0
     force: bool = False
+    planning_time_s: float | None = None
 
     def __post_init__(self) -> None:
+        if self.planning_time_s is not None and not 0 < self.planning_time_s < math.inf:
+            raise PlanError(f"the planning time must be a positive number of seconds, got {self.planning_time_s:g}")
         if self.units is not None and self.units < 1:
             raise PlanError(f"a plan needs at least one unit, got {self.units}")
         if self.strategy is not None and self.strategy not in STRATEGIES:

@@ -19,13 +19,14 @@ import numpy as np
 import pyarrow as pa
 
 from costmodel.statistics import PairSelectivity, Statistics
+from decopa.query.conditions.predicate import Arithmetic, Attr, Call, Compare, Literal, Predicate
 from decopa.query.pattern import And, EventRef, Seq
-from decopa.query.predicate import Arithmetic, Attr, Call, Compare, Literal, Predicate
 from decopa.query.query import Query
 
 #: Independent columns that conditions are drawn from.
 COLUMNS = 16
-_RATES = (2.0, 47.0)
+#: Events of one type in a window, from and to.
+RATES = (2.0, 47.0)
 _SELECTIVITIES = (0.003, 0.3)
 
 
@@ -64,7 +65,7 @@ class _Drawing:
     def __init__(self, types: int, window_us: int, seed: int) -> None:
         self.random, self.window_us = random.Random(seed), window_us
         self.types = [f"T{number:03d}" for number in range(types)]
-        self.rates = {name: self._log_uniform(*_RATES) for name in self.types}
+        self.rates = {name: self._log_uniform(*RATES) for name in self.types}
         self.selectivities: dict[tuple[str, str], float] = {}
         self.columns: dict[tuple[str, str], int] = {}
 
@@ -142,3 +143,9 @@ def independent(queries: int, types: int, share: float, *, window_us: int = 1_00
             chosen.sort()
         found.append(drawing.query(f"q{number}", chosen, ordered=ordered))
     return drawing.rule_set(found)
+
+
+def cores_at_density(queries: int, density: float) -> int:
+    """How many cores `families` needs for each pattern to have the sub-patterns of its core in common with that share
+    of the workload, itself included: the density of the multi-pattern graph (MCEP appendix D)."""
+    return max(1, round(queries / max(1.0, density * queries)))

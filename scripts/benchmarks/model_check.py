@@ -26,8 +26,8 @@ from decopa.report.run_summary import reports_of
 from decopa.report.table import markdown_table
 from decopa.runs.measure import measure
 from decopa.runs.model_check import LoadCheck, check_loads, median_error
-from decopa.runs.scale_points import Point, PointKey, PointStore
-from decopa.runs.scale_test import ScaleSettings, ScaleTest
+from decopa.runs.scaling.scale_points import Point, PointKey, PointStore
+from decopa.runs.scaling.scale_test import ScaleSettings, ScaleTest
 from scripts.benchmarks.model_cases import Case, all_cases, open_case
 from shuffler.source.trace import TraceSource
 

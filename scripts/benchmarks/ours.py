@@ -8,11 +8,11 @@ import pyarrow as pa
 
 import decopa
 from actors.group import Limits
-from actors.outlet import OutletSpec
+from actors.sinks.outlet import OutletSpec
 from cluster.local import LocalRuntime
 from decopa.choices import Order
-from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan
+from decopa.planning.strategies.left_deep import left_deep
 from scripts.benchmarks.workload import Workload
 from shuffler.source.trace import open_trace
 

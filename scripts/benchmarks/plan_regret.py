@@ -29,8 +29,8 @@ from decopa.language.text.parser import parse
 from decopa.planning.plan import Plan, QueryPlan
 from decopa.planning.planner import plan_workload
 from decopa.planning.split import SplitSpace, Step, split_of
+from decopa.planning.strategies.units import assign_units, to_plan
 from decopa.planning.subquery import SubQuery, whole
-from decopa.planning.units import assign_units, to_plan
 from decopa.query.query import Query
 from decopa.runs.measure import measure
 from decopa.runs.spec import DEFAULT_CAPACITY, Planning, TraceOptions

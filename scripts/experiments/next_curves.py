@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from costmodel.next_cost import After, Either, Expression, Stream, cost
+from costmodel.papers.next_cost import After, Either, Expression, Stream, cost
 from decopa.planning.placement.reuse import deploy_all, operator_count
 from decopa.planning.rewriter.next_chain import as_printed, cheapest
 from decopa.planning.rewriter.trees import bracketing_count

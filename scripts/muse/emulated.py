@@ -13,12 +13,12 @@ import pyarrow as pa
 
 from cluster.network.options import NetworkRayOptions
 from costmodel.capacity import Capacity
-from costmodel.network import EventSourcedNetwork
+from costmodel.networks.network import EventSourcedNetwork
 from costmodel.statistics import Statistics
 from decopa.language.text.parser import parse
 from decopa.planning.network.graphs.graph import NetworkPlan
 from decopa.planning.network.planner import NetworkOptions, plan_network
-from decopa.runs.network import run_network_on_ray
+from decopa.runs.networks.network import run_network_on_ray
 from scripts.experiments.context import Context, Section, markdown_table
 from shuffler.source.trace import open_trace
 

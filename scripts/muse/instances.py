@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.network import EventSourcedNetwork
+from costmodel.networks.network import EventSourcedNetwork
+from costmodel.networks.transmission import ProjectionRates
 from costmodel.statistics import Statistics
-from costmodel.transmission import ProjectionRates
 from decopa.language.text.parser import parse
 from decopa.planning.network.problem.instance import Instance
 from decopa.planning.network.problem.subplan import Workspace

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from costmodel.transmission import central_cost, referenced_types
+from costmodel.networks.transmission import central_cost, referenced_types
 from decopa.planning.network.planners.search import Effort
 from decopa.planning.network.planners.workload import WorkloadEffort, WorkloadPlan, jointly, one_by_one, planner_for
 from scripts.muse.instances import Problem

@@ -3,8 +3,8 @@
     python -m scripts.reliability.feeds kafka trace.parquet 5000 work/
 
 writes `work/address`, the address of the stream, as soon as it can be read, and `work/sent` when all events are sent.
-Then it stays: the Kafka broker lives in this process. A NATS server that is away is waited for; what it has not
-acknowledged is sent again under the same message id, which the server keeps once.
+Then it stays: the Kafka broker lives in this process; SIGUSR1 makes it go away and SIGUSR2 come back. A server that is
+away is waited for; what NATS has not acknowledged is sent again under the same message id, which the server keeps once.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from scripts.reliability.kafka_broker import KafkaBroker
 
 #: Sends a batch of rows, of which the first has this number in the trace.
 Send = Callable[[pa.RecordBatch, int], None]
@@ -64,12 +66,14 @@ class Kafka:
     def __init__(self, folder: Path) -> None:
         from confluent_kafka import Producer
 
-        self._holder = Producer({"bootstrap.servers": "none", "test.mock.num.brokers": 1, "log_level": 0})
-        brokers = self._holder.list_topics(timeout=10).brokers.values()
-        servers = ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
-        self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 5, "log_level": 0})
-        self.address = f"kafka://{servers}/soak"
+        self._broker = KafkaBroker()
+        settings = {"bootstrap.servers": self._broker.servers, "linger.ms": 5, "log_level": 0}
+        # What was sent again after an outage is kept once, in order.
+        self._producer = Producer({**settings, "enable.idempotence": True, "message.timeout.ms": 120_000})
+        self.address = f"kafka://{self._broker.servers}/soak"
         self._producer.list_topics("soak", timeout=10)
+        signal.signal(signal.SIGUSR1, lambda *_: self._broker.go_away())
+        signal.signal(signal.SIGUSR2, lambda *_: self._broker.come_back())
 
     def send(self, batch: pa.RecordBatch, number: int) -> None:
         for index, payload in enumerate(payloads(batch)):
@@ -170,7 +174,8 @@ def main(kind: str, trace: Path, rate: float, folder: Path) -> None:
     events = play(trace, rate, feed.send)
     feed.finish()
     _write(folder / "sent", str(events))
-    signal.pause()
+    while True:  # every signal ends a pause
+        signal.pause()
 
 
 def _write(path: Path, text: str) -> None:

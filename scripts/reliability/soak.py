@@ -28,6 +28,7 @@ import ray
 
 import decopa
 from actors.latency import LatencyHistogram, LatencySummary
+from scripts.benchmarks.ours import UNLIMITED
 from scripts.reliability.chaos import start_cluster
 from scripts.reliability.jobs import Job, write_trace
 from scripts.reliability.stream_run import KINDS, ROLES, StreamRun
@@ -218,7 +219,8 @@ def identical(job: Job) -> bool:
     parts = [pq.read_table(path, columns=keys) for path in sorted(job.out.glob("part-*.parquet"))]
     order = [(key, "ascending") for key in keys]
     found = pa.concat_tables(parts).sort_by(order).combine_chunks()
-    return bool(found.equals(decopa.run(job.query, job.trace).select(keys).sort_by(order).combine_chunks()))
+    expected = decopa.run(job.query, job.trace, limits=UNLIMITED)
+    return bool(found.equals(expected.select(keys).sort_by(order).combine_chunks()))
 
 
 def draw(curves: Curves, path: Path) -> None:

@@ -1,7 +1,7 @@
 """Random kills and restarts of runs on live streams; what they published is compared row by row with a whole run.
 
 Every run plays a new trace to a Kafka topic, a NATS stream or a folder. Struck are units, shufflers, sinks, the driver,
-the NATS server, and the run as a whole, which is stopped in order and started again. At the end of each run the folder
+the broker, and the run as a whole, which is stopped in order and started again. At the end of each run the folder
 of matches must hold exactly the matches of an undisturbed run over the whole trace.
 """
 

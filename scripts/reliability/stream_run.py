@@ -17,9 +17,9 @@ from scripts.reliability.jobs import Job
 from scripts.reliability.victims import Chaos
 
 KINDS = ("kafka", "nats", "folder")
-#: What can be struck; the Kafka broker forgets everything when it dies, so only NATS's is.
+#: What can be struck. The Kafka broker would forget everything if it died, so it is cut off for a while.
 ROLES = {
-    "kafka": ("unit", "shuffler", "sink", "driver", "restart"),
+    "kafka": ("unit", "shuffler", "broker", "sink", "driver", "restart"),
     "nats": ("unit", "shuffler", "broker", "sink", "driver", "restart"),
     "folder": ("unit", "shuffler", "sink", "driver", "restart"),
 }
@@ -75,11 +75,7 @@ class StreamRun:
         """Kills one of that role, or stops the run in order to start it again; says whether there was one."""
         assert self.driver is not None
         if role == "broker":
-            assert self._server is not None
-            self._server.kill()
-            self._server.wait()
-            time.sleep(chaos.pause_s(1.0))
-            self._start_server()
+            self._strike_broker(chaos.pause_s(1.0))
             return True
         if role == "restart":
             self._stop_driver()
@@ -108,6 +104,18 @@ class StreamRun:
             self._check(status)
 
     # ------------------------------------------------------------- processes
+
+    def _strike_broker(self, away_s: float) -> None:
+        if self._server is None:
+            assert self._feed is not None
+            self._feed.send_signal(signal.SIGUSR1)
+            time.sleep(away_s)
+            self._feed.send_signal(signal.SIGUSR2)
+            return
+        self._server.kill()
+        self._server.wait()
+        time.sleep(away_s)
+        self._start_server()
 
     def _stop_driver(self) -> None:
         """SIGTERM ends a driver with a checkpoint; one that has not begun yet just ends."""

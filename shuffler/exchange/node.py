@@ -11,6 +11,7 @@ import pyarrow as pa
 from decopa.errors import TraceError
 from shuffler.exchange.codecs import Codecs, needed_attributes
 from shuffler.exchange.outbox import Clock, FlushPolicy, Outbox, Send
+from shuffler.routing.counts import FeedCounts
 from shuffler.routing.feeder import FeederState, WorkloadFeeder
 from shuffler.routing.table import END_OF_STREAM, NOTHING_YET, Delivery
 from shuffler.routing.topology import Topology
@@ -73,8 +74,16 @@ class ShufflerNode:
         self._shuffled_at, self._held_back = 0.0, False
         self.events = 0
 
-    def feed(self, rows: pa.RecordBatch, place: Place, first_ordinal: int, start: ReplayStart) -> None:
-        """Shuffles one block of rows, at the pace of the replay."""
+    @property
+    def counts(self) -> FeedCounts:
+        """Events by type and rows by leaf, since this shuffler was made."""
+        return self._feeder.counts
+
+    def feed(
+        self, rows: pa.RecordBatch, place: Place, first_ordinal: int, start: ReplayStart, *, urgent: bool = False
+    ) -> None:
+        """Shuffles one block of rows, at the pace of the replay, or without one and urgently if nothing of it may wait
+        for company."""
         if not rows.num_rows:
             return
         events = self._converter.convert(rows, place, self._attributes, first_ordinal)
@@ -86,7 +95,7 @@ class ShufflerNode:
             for begin in range(0, len(events), self._batch_size):
                 batch = events.slice(begin, min(begin + self._batch_size, len(events)))
                 self._mark(((int(batch.ts[-1]), self._clock()),))
-                self._shuffle(batch, urgent=False)
+                self._shuffle(batch, urgent=urgent)
 
     def finish(self) -> None:
         """The end of the stream."""

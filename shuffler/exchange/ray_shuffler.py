@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from shuffler.exchange.ray_links import RayLinks
 from shuffler.exchange.ray_metrics import Publisher, ShufflerMetrics
 from shuffler.exchange.ray_shell import CONTROL, Shell
 from shuffler.exchange.work_clock import WorkClock
+from shuffler.routing.counts import FeedCounts
 from shuffler.routing.feeder import FeederState
 from shuffler.routing.table import NOTHING_YET
 from shuffler.routing.topology import Topology
@@ -45,11 +46,15 @@ class ShufflerSetup:
 
 @dataclass(frozen=True, slots=True)
 class ShufflerStatus:
+    """What a shuffler's process did so far; `counts` tell events by type, `rows_sent` what left it for all units."""
+
     events: int
     busy_s: float
     waited_s: float
     in_flight: int
     messages: int
+    rows_sent: int = 0
+    counts: FeedCounts = field(default_factory=FeedCounts)
 
 
 class Shuffler(Shell):
@@ -96,16 +101,22 @@ class Shuffler(Shell):
         return pa.ipc.open_stream(rows).read_all() if isinstance(rows, pa.Buffer) else rows
 
     def feed(
-        self, rows: pa.Buffer | pa.Table | StoredRows, place: Place, first_ordinal: int, start: ReplayStart
+        self,
+        rows: pa.Buffer | pa.Table | StoredRows,
+        place: Place,
+        first_ordinal: int,
+        start: ReplayStart,
+        urgent: bool = False,
     ) -> int:
         """Shuffles a block of events: an Arrow stream as bytes, a table that lies in the object store, or rows of a
-        file that this process reads itself."""
+        file that this process reads itself. If it is urgent, nothing of it waits for company on its way."""
         with self.working():
             self._work.begin()
             table = self._table_of(rows)
             first = 0
             for batch in table.to_batches():
-                self._node.feed(batch, place.after(first), first_ordinal + first, start)
+                at = first_ordinal + first
+                self._node.feed(batch, place.after(first), at, start, urgent=urgent)
                 first += batch.num_rows
             self._work.end()
         return int(table.num_rows)
@@ -141,7 +152,13 @@ class Shuffler(Shell):
     def _status(self) -> ShufflerStatus:
         links, node = self._links, self._node
         return ShufflerStatus(
-            node.events, self._work.busy_s, links.waited_so_far_s, links.in_flight, node.outbox.messages_sent
+            node.events,
+            self._work.busy_s,
+            links.waited_so_far_s,
+            links.in_flight,
+            node.outbox.messages_sent,
+            node.outbox.rows_sent,
+            node.counts,
         )
 
     def _mark(self, marks: Marks) -> None:

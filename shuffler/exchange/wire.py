@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from decopa.query.binding import BoundQuery
-from decopa.query.predicate import Attr
+from decopa.query.conditions.predicate import Attr
 from decopa.query.schema import NULL, Kind
 from shuffler.rows.batch import Array, Batch, flat_members, length_of, start_of
 from shuffler.rows.layout import INT, Layout

@@ -13,8 +13,8 @@ import numpy as np
 from decopa.planning.plan import PlanOperator, QueryPlan
 from decopa.planning.subquery import SubQuery
 from decopa.query.binding import BoundQuery, bind
+from decopa.query.conditions.predicate import Attr, attributes
 from decopa.query.pattern import EventRef, Kleene, Pattern
-from decopa.query.predicate import Attr, attributes
 from decopa.query.query import Query
 from decopa.query.schema import Kind
 from shuffler.routing.leaves import LeafSplitter

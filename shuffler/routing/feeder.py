@@ -10,6 +10,7 @@ from decopa.errors import CheckpointError
 from decopa.planning.plan import QueryPlan
 from decopa.query.binding import BoundQuery
 from decopa.query.pattern import ANY_TYPE
+from shuffler.routing.counts import FeedCounts
 from shuffler.routing.leaves import LeafSplitter
 from shuffler.routing.slices import Slices
 from shuffler.routing.table import NOTHING_YET, Delivery, RoutingTable, Sender, SenderState
@@ -40,13 +41,15 @@ class LeafFeeder:
         routing: RoutingTable,
         number: int = 0,
     ) -> None:
-        self._slices = Slices(plan)
+        self._slices, self._since_us = Slices(plan), plan.since_us
         self._splitter = LeafSplitter(bound, plan, strings)
         self._root = plan.root.name
         self._senders = [
             {leaf.name: Sender(routing.senders(leaf)[number], routing.edges_from(leaf)) for leaf in plan.leaves}
             for _ in range(plan.slices)
         ]
+        #: Rows of each leaf so far.
+        self.taken = {leaf.name: 0 for leaf in plan.leaves}
 
     @property
     def event_types(self) -> frozenset[str]:
@@ -59,10 +62,17 @@ class LeafFeeder:
         yield from self.advance(int(events.ts[-1]))
 
     def rows(self, index: TypeIndex) -> Iterator[tuple[int, Delivery]]:
-        """The events of a batch."""
+        """The events of a batch, those that the plan sees."""
+        ts = index.events.ts
+        if self._since_us is not None and int(ts[-1]) < self._since_us:
+            return
         for copy, senders in enumerate(self._senders):
-            mine = self._slices.members(index.events.ts, copy)
+            mine = self._slices.members(ts, copy)
+            if self._since_us is not None and int(ts[0]) < self._since_us:
+                seen = ts >= self._since_us
+                mine = seen if mine is None else mine & seen
             for leaf, batch in self._splitter.split(index, mine):
+                self.taken[leaf.name] += batch.length
                 for delivery in senders[leaf.name].rows(self._reported(leaf.name, copy, batch)):
                     yield copy, delivery
 
@@ -119,17 +129,28 @@ class WorkloadFeeder:
         self._patience_us = np.array(patience, dtype=np.int64)
         self._told_us = np.full(len(bounds), NOTHING_YET, dtype=np.int64)
         self.watermark_us = NOTHING_YET
+        self._seen: dict[str, int] = {}
+        self._last_ts = NOTHING_YET
+
+    @property
+    def counts(self) -> FeedCounts:
+        """Events by type and rows by leaf since this feeder was made; they are not part of a snapshot."""
+        leaves = {(part, leaf): rows for part, one in enumerate(self._feeders) for leaf, rows in one.taken.items()}
+        return FeedCounts(dict(self._seen), leaves, self._last_ts)
 
     def feed(self, events: EventBatch) -> Iterator[tuple[int, int, Delivery]]:
         """The events of a batch, then a watermark at the time of the last one where it is due."""
         index = TypeIndex(events)
         taking = np.zeros(len(self._feeders), dtype=bool)
+        for event_type, count in index.types.items():
+            self._seen[event_type] = self._seen.get(event_type, 0) + count
         for event_type in (*index.types, ANY_TYPE):
             taking[self._takers.get(event_type, [])] = True
         for part in np.flatnonzero(taking).tolist():
             for copy, delivery in self._feeders[part].rows(index):
                 yield part, copy, delivery
-        self.watermark_us = now = max(self.watermark_us, int(events.ts[-1]))
+        self._last_ts = int(events.ts[-1])
+        self.watermark_us = now = max(self.watermark_us, self._last_ts)
         behind = (self._told_us < now) & (taking | (self._told_us <= now - self._patience_us))
         yield from self._tell(np.flatnonzero(behind).tolist(), now)
 

@@ -10,9 +10,9 @@ import numpy as np
 from decopa.errors import PlanError
 from decopa.planning.plan import PlanOperator, QueryPlan
 from decopa.query.binding import BoundQuery, Derived
+from decopa.query.conditions.predicate import Predicate, renamed
+from decopa.query.conditions.vector import ColumnEvaluator
 from decopa.query.pattern import ANY_TYPE
-from decopa.query.predicate import Predicate, renamed
-from decopa.query.vector import ColumnEvaluator
 from shuffler.routing.type_index import Rows, TypeIndex
 from shuffler.rows.batch import Array, Batch
 from shuffler.rows.events import EventBatch

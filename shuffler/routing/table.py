@@ -135,10 +135,11 @@ class RoutingTable:
             return (roles.hashed[target.inputs.index(source.name)],)
         if roles.rule is not Rule.KLEENE_UNARY:
             return None
-        return identity_columns(self.plan.query, source.sub_query, roles.alias)
+        return identity_columns(self.plan.query, source.sub_query, roles.formed)
 
 
-def identity_columns(query: Query, sub_query: SubQuery, kleene_alias: str) -> tuple[str, ...]:
-    """The columns in which strip matches of one family agree: the ids of everything but the Kleene position."""
-    rest = sorted(sub_query.positive(query) - {kleene_alias})
+def identity_columns(query: Query, sub_query: SubQuery, formed: frozenset[str]) -> tuple[str, ...]:
+    """The columns in which strip matches of one family agree: the ids of everything but the Kleene positions whose
+    groups are formed."""
+    rest = sorted(sub_query.positive(query) - formed)
     return tuple(key_of(alias) if alias in sub_query.closed else f"{alias}.id" for alias in rest)

@@ -15,6 +15,9 @@ from decopa.query.pattern import ANY_TYPE
 from shuffler.rows.batch import Array, Indices
 from shuffler.rows.events import EventBatch
 
+#: Up to this many types, looking for the events of one at a time is quicker than sorting all by type.
+_FEW_TYPES = 5
+
 
 class Rows:
     """Some rows of a batch of events; a column is gathered when it is first read."""
@@ -79,10 +82,13 @@ class TypeIndex:
         return order, begins
 
     @cached_property
-    def types(self) -> tuple[str, ...]:
-        """The types that occur in the batch."""
+    def types(self) -> dict[str, int]:
+        """The types that occur in the batch, with the number of their events."""
+        names = self.events.type_names
+        if len(names) <= _FEW_TYPES:
+            return {name: count for name in names if (count := len(self.rows((name,))))}
         counts = np.diff(self._sorted[1])
-        return tuple(self.events.type_names[code] for code in np.flatnonzero(counts))
+        return {names[code]: int(counts[code]) for code in np.flatnonzero(counts)}
 
     def rows(self, types: tuple[str, ...], mine: Array | None = None) -> Rows:
         """The events of one of some types, in time order; of those flagged in `mine` if only some are looked at."""
@@ -102,5 +108,7 @@ class TypeIndex:
         code = self._code_of.get(event_type)
         if code is None:
             return np.empty(0, dtype=np.int64)
+        if len(self.events.type_names) <= _FEW_TYPES:
+            return np.flatnonzero(self.events.type_codes == code)
         order, begins = self._sorted
         return order[begins[code] : begins[code + 1]]

@@ -247,6 +247,8 @@ class TypeCodes:
         distinct = [self._code_of.setdefault(str(text), len(self._code_of)) for text in texts]
         if len(self._code_of) > len(self.names):
             self.names = tuple(self._code_of)
+        if positions.dtype == np.int32 and distinct == list(range(len(distinct))):
+            return positions.view(np.int32)  # a dictionary that stays the same has the codes already
         codes: TypeIndices = np.array(distinct, dtype=np.int32)[positions]
         return codes
 

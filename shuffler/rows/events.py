@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from costmodel.events import EventColumns
+from costmodel.sampling.events import EventColumns
 from decopa.choices import DEFAULT_ID, DEFAULT_TS, DEFAULT_TYPE, TIME_UNITS
 from decopa.errors import TraceError
 from decopa.query.schema import Column, Kind, Schema

@@ -14,7 +14,7 @@ import numpy as np
 from decopa.planning.subquery import SubQuery, whole
 from decopa.planning.times import needed_times
 from decopa.query.binding import BoundQuery
-from decopa.query.predicate import Attr, attributes
+from decopa.query.conditions.predicate import Attr, attributes
 from decopa.query.schema import Kind
 from shuffler.rows.batch import Batch, key_of, length_of, start_of
 

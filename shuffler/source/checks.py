@@ -27,6 +27,8 @@ from shuffler.source.readers import Reader
 
 #: Rows that the first pass looks at together.
 SURVEY_ROWS = 262_144
+#: Rows that are looked at together for the types that occur.
+_FIRST_LOOK = 8_192
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,12 @@ def _distinct(labels: pa.Array) -> list[str]:
     """The texts of a column without nulls, each once; of a dictionary those that occur."""
     if not pa.types.is_dictionary(labels.type):
         return list(pc.unique(labels).to_pylist())
-    occurs = np.bincount(labels.indices.to_numpy(zero_copy_only=False), minlength=len(labels.dictionary)) > 0
+    codes = labels.indices.to_numpy(zero_copy_only=False)
+    occurs = np.zeros(len(labels.dictionary), dtype=np.bool_)
+    for start in range(0, len(codes), _FIRST_LOOK):
+        occurs[codes[start : start + _FIRST_LOOK]] = True
+        if occurs.all():  # as a rule soon: the rest need not be looked at
+            break
     return list(labels.dictionary.filter(pa.array(occurs)).to_pylist())
 
 

@@ -118,12 +118,12 @@ class TraceSource:
                     f"{self._reader.name} has no column '{name}'{did_you_mean(name, self.schema.attributes)}"
                 )
 
-    def batches(self, attributes: Collection[str], batch_size: int) -> Iterator[EventBatch]:
-        """All events in time order, in batches of at most `batch_size`, with these attributes."""
+    def batches(self, attributes: Collection[str], batch_size: int, *, skip: int = 0) -> Iterator[EventBatch]:
+        """The events after the first `skip` in time order, in batches of at most `batch_size`, with the attributes."""
         if batch_size < 1:
             raise ValueError(f"batch_size must be positive, got {batch_size}")
-        first_ordinal = 0
-        for block in self.blocks(attributes, max(batch_size, BLOCK_ROWS)):
+        first_ordinal = skip
+        for block in self.blocks(attributes, max(batch_size, BLOCK_ROWS), skip=skip):
             converted = self._converter.convert(block.rows, block.place, attributes, first_ordinal)
             for start in range(0, len(converted), batch_size):
                 yield converted.slice(start, min(start + batch_size, len(converted)))

@@ -10,7 +10,7 @@ import decopa
 from actors.columnar.jit import interpreted
 from decopa.api import run_detailed
 from decopa.language.text.parser import parse
-from decopa.planning.left_deep import left_deep
+from decopa.planning.strategies.left_deep import left_deep
 from decopa.planning.subquery import SubQuery
 from decopa.query.binding import bind
 from decopa.query.schema import Column, Kind, Schema

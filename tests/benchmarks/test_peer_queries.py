@@ -12,7 +12,9 @@ import pytest
 
 import decopa
 from scripts.benchmarks.peers import duckdb_worker, flink_job, sql
-from scripts.benchmarks.peers.cases import EQUAL_KEYS, THREE_INEQUALITIES
+from scripts.benchmarks.peers.cases import EQUAL_KEYS, THREE_INEQUALITIES, catalogue
+from scripts.benchmarks.peers.contenders import BY_NAME
+from scripts.benchmarks.peers.decopa_worker import rare_first
 from scripts.benchmarks.peers.job import Job
 from scripts.benchmarks.peers.main import main
 from scripts.benchmarks.peers.query import SequenceQuery
@@ -142,3 +144,44 @@ def test_the_compiler_of_java_home_comes_first(tmp_path: Path, monkeypatch: pyte
     compiler.touch()
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert flink_job.find_compiler() == str(compiler)
+
+
+def next_query(comparisons: tuple[tuple[str, str, str, str, str], ...], following: str = "next") -> SequenceQuery:
+    return SequenceQuery((("a", "A"), ("b", "B"), ("c", "C")), comparisons, 40, following=following)
+
+
+@pytest.mark.parametrize("comparisons", [(), EQUAL_KEYS[:2]])
+def test_the_asof_join_finds_the_next_events(comparisons: tuple[tuple[str, str, str, str, str], ...]) -> None:
+    query, trace = next_query(comparisons), small_trace(1)
+    trace = trace.set_column(1, "ts", pa.array(np.arange(trace.num_rows) * 3))  # of several at one time it takes one
+    matches = expected(query, trace)
+    assert matches
+    assert selected(sql.asof_join(query), trace) == matches
+
+
+def test_the_next_one_is_asked_for_in_each_language() -> None:
+    query = next_query(EQUAL_KEYS[:1])
+    assert query.text == "PATTERN NEXT(A a, B b, C c) WHERE FILTER(a.k = b.k) WITHIN 40 us"
+    assert next_query((), "contiguous").text == "PATTERN STRICT(A a, B b, C c) WITHIN 40 us"
+    assert SequenceQuery.from_json(query.to_json()) == query
+    assert flink_job.settings(Job("t", query, "", 1, 1), Path("t"))["following"] == "next"
+
+
+def test_contenders_say_why_they_cannot_run_a_query() -> None:
+    inequality = next_query((("a", "x", "<", "b", "x"),))
+    assert BY_NAME["FlinkCEP"].reason_against(inequality) is None
+    assert BY_NAME["DuckDB, ASOF join"].reason_against(next_query(())) is None
+    assert "equal keys only" in str(BY_NAME["DuckDB, ASOF join"].reason_against(inequality))
+    assert "'next'" in str(BY_NAME["Spark SQL, plain join"].reason_against(inequality))
+    assert "'any'" in str(BY_NAME["DuckDB, ASOF join"].reason_against(THREE))
+
+
+def test_cases_of_next_are_in_the_catalogue() -> None:
+    cases = catalogue(Path("nowhere"))
+    assert [cases[name].query.following for name in ("next", "next-keyed", "contiguous")] == [
+        "next",
+        "next",
+        "contiguous",
+    ]
+    trace = cases["next-keyed"].load(300)
+    assert rare_first(cases["next-keyed"].query, trace).parts[0].root.sub_query.aliases == {"a", "b", "c"}

@@ -6,7 +6,7 @@ from argparse import Namespace
 
 import pyarrow as pa
 
-from costmodel.estimate import estimate_statistics
+from costmodel.sampling.estimate import estimate_statistics
 from decopa.language.text.parser import parse
 from decopa.planning.validate import check_structure
 from scripts.benchmarks.plan_regret import CaseResult, Measured, random_plans, report

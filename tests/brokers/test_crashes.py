@@ -16,9 +16,9 @@ import pytest
 
 from actors.columnar.jit import interpreted
 from decopa.language.text.parser import parse
-from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan
 from decopa.planning.spread import spread_units
+from decopa.planning.strategies.left_deep import left_deep
 from shuffler.source.trace import TraceSource, open_trace
 from tests.support.brokers import KafkaBroker, json_payloads, nats_server
 from tests.support.brute_force import brute_force, canonical

@@ -183,6 +183,25 @@ def test_offsets_that_are_gone_are_named(broker: KafkaBroker, topic: str, caplog
         rows_of(opened(broker, topic, f"until=end&{SCHEMA}").arrivals([], 10, beyond))
 
 
+def test_a_broker_that_goes_away_and_comes_back_loses_and_repeats_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    broker = KafkaBroker()
+    with caplog.at_level(logging.WARNING, "decopa"):
+        broker.send("away", [event(number) for number in range(1_000)])
+        arriving = open_trace(broker.address("away", SCHEMA + "&idle=200ms")).arrivals([], 100)
+        found = rows_of(itertools.islice(arriving, 3))
+        for life in range(2):
+            broker.go_away()
+            while "no broker answers" not in caplog.text:
+                found += rows_of(itertools.islice(arriving, 1))
+            broker.come_back()
+            broker.send("away", [event(number) for number in range(1_000 + 100 * life, 1_100 + 100 * life)])
+            while len(found) < 1_100 + 100 * life:
+                found += rows_of(itertools.islice(arriving, 1))
+        arriving.close()  # type: ignore[attr-defined]  # it is a generator
+    assert [row["id"] for row in found] == list(range(1_200))
+    assert "the broker is back after" in caplog.text
+
+
 def test_without_the_client_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     with pytest.raises(TraceError, match=r"pip install 'decopa\[kafka\]'"):

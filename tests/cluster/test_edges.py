@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from cluster.edges import bytes_by_node, flows_between, place_by_edges
 from decopa.errors import DeployError
 from decopa.language.text.parser import parse
-from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan
 from decopa.planning.spread import spread_units
+from decopa.planning.strategies.left_deep import left_deep
 from decopa.query.binding import bind
 from decopa.query.schema import Column, Kind, Schema
 from shuffler.routing.topology import Topology

@@ -6,13 +6,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from random import Random
 
+import pyarrow as pa
 import pytest
 
 import decopa
 from actors.columnar.jit import interpreted
+from cluster.local import LocalRuntime
 from decopa.language.text.parser import parse
-from decopa.planning.plan import Plan, QueryPlan
+from decopa.planning.plan import Plan, PlanOperator, QueryPlan, View
+from decopa.planning.strategies.left_deep import left_deep
+from decopa.planning.subquery import SubQuery
+from shuffler.source.trace import open_trace
 from tests.support.brute_force import Match, brute_force, canonical
 from tests.support.engine import matches_of, table_of
 from tests.support.memory import poisoned_memory
@@ -182,3 +188,27 @@ def test_the_columns_of_a_result_do_not_depend_on_whether_there_are_matches() ->
         none = decopa.run(text, table_of(stream("B0 A1")))
     assert none.num_rows == 0
     assert none.schema == some.schema
+
+
+def test_matches_of_another_part_are_compared_no_more_often_than_ones_own() -> None:
+    query = parse("QUERY q PATTERN SEQ(A a, B b, C c) WHERE a.x < b.x WITHIN 40 us")
+    pair, third, whole = (SubQuery(frozenset(names)) for names in ("ab", "c", "abc"))
+    fragment = left_deep(parse("QUERY f PATTERN SEQ(A a, B b) WHERE a.x < b.x WITHIN 40 us"))
+    view = PlanOperator("o1", pair, view=View("f", fragment.root.name, (("a", "a"), ("b", "b"))))
+    user = QueryPlan(query, (view, PlanOperator("o2", third), PlanOperator("o3", whole, ("o1", "o2"))))
+    draw = Random(1)
+    events = pa.table(
+        {
+            "id": range(300),
+            "ts": sorted(draw.randrange(3_000) for _ in range(300)),
+            "type": [draw.choice("ABC") for _ in range(300)],
+            "x": [draw.random() for _ in range(300)],
+        }
+    )
+    compared = []
+    for plan in (Plan((left_deep(query),)), Plan((replace(fragment, key="f", fragment=True), user))):
+        with interpreted():
+            runtime = LocalRuntime(plan, open_trace(events))
+            runtime.run()
+        compared.append(sum(report.comparisons for report in runtime.reports()))
+    assert compared[0] == compared[1] > 0

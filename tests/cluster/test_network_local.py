@@ -10,9 +10,9 @@ import pytest
 
 import decopa
 from costmodel.formulas import ENGINE
-from costmodel.network import EventSourcedNetwork
+from costmodel.networks.network import EventSourcedNetwork
+from costmodel.networks.transmission import ProjectionRates
 from costmodel.statistics import Statistics
-from costmodel.transmission import ProjectionRates
 from decopa.errors import TraceError
 from decopa.language.text.parser import parse
 from decopa.planning.network.graphs.graph import NetworkPlan, Vertex
@@ -22,8 +22,8 @@ from decopa.planning.network.problem.instance import Instance
 from decopa.planning.network.problem.subplan import NONE, Workspace, single
 from decopa.planning.subquery import SubQuery
 from decopa.query.query import Query
-from decopa.runs.network import NetworkRun, Origins, run_network
-from decopa.runs.network_stats import measured_network
+from decopa.runs.networks.network import NetworkRun, Origins, run_network
+from decopa.runs.networks.network_stats import measured_network
 from decopa.traces.synthetic import PairSelectivity, SyntheticSpec
 from shuffler.source.trace import open_trace
 

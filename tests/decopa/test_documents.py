@@ -63,7 +63,7 @@ def test_a_record_may_leave_out_what_has_a_default() -> None:
 
 def test_only_the_reader_of_documents_parses_files_of_json() -> None:
     """The header of a state is sealed by a checksum, and settings are compared as JSON would read them back."""
-    allowed = {"decopa/documents.py", "actors/state/file.py", "decopa/runs/scale_points.py"}
+    allowed = {"decopa/documents.py", "actors/state/file.py", "decopa/runs/scaling/scale_points.py"}
     parsing = set()
     for package in ("decopa", "costmodel", "shuffler", "actors", "cluster"):
         for path in (ROOT / package).rglob("*.py"):

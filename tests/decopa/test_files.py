@@ -188,9 +188,9 @@ def test_no_other_module_writes_files_its_own_way() -> None:
     live stream are appended; publishers' archives are unpacked into a folder that goes away; a lock holds nothing.
     """
     allowed = {
-        "decopa/runs/outlets.py",
+        "decopa/runs/streams/outlets.py",
         "cluster/launch/launching.py",
-        "actors/parts.py",
+        "actors/sinks/parts.py",
         "cluster/checkpoint/output.py",
         "shuffler/source/dead_letters.py",
         "cluster/spark/publishers/citibike.py",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from costmodel.transmission import central_cost, referenced_types
+from costmodel.networks.transmission import central_cost, referenced_types
 from decopa.planning.network.graphs.price import price
 from decopa.planning.network.graphs.validate import violations
 from scripts.muse.case_study import published_plan

@@ -11,8 +11,8 @@ import pytest
 import decopa
 from actors.columnar.jit import interpreted
 from decopa.language.text.parser import parse
-from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan, PlanOperator, QueryPlan
+from decopa.planning.strategies.left_deep import left_deep
 from decopa.planning.subquery import SubQuery, whole
 from decopa.planning.validate import violations
 from decopa.query.query import Query

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from costmodel.instances import event_cost, order_instances, tree_instances, trees_over
+from costmodel.papers.instances import event_cost, leaves_of, nodes_of, order_instances, tree_instances, trees_over
 from decopa.planning.workload.instance_problem import InstanceProblem, exhaustive_trees
 from decopa.planning.workload.mcep import (
     MultiPatternGraph,
@@ -18,7 +18,8 @@ from decopa.planning.workload.mcep import (
     common_sub_patterns,
     maximal,
 )
-from decopa.planning.workload.response import best_responses
+from decopa.planning.workload.multitree import MultiTree
+from decopa.planning.workload.response import Responder, best_responses
 from decopa.planning.workload.search import (
     COOLING,
     FIRST_NEIGHBOURS,
@@ -27,6 +28,7 @@ from decopa.planning.workload.search import (
     acceptance,
     cooling_steps,
 )
+from decopa.traces.rule_sets import RATES, cores_at_density
 from tests.support.shared import _load, needs_golden
 
 ENTRIES = _load("mcep.json", "entries")
@@ -167,6 +169,46 @@ def test_how_likely_a_worse_neighbour_is_taken(one: dict[str, Any]) -> None:
 def test_steps_until_a_threshold_has_cooled(one: dict[str, Any]) -> None:
     inputs = one["inputs"]
     assert cooling_steps(inputs["c0"], inputs["c_end"], inputs["alpha"]) == one["expected"]
+
+
+def test_the_orders_of_two_patterns_are_independent() -> None:
+    pair = [TypePattern("SEQ", ("A", "B", "C"), 1), TypePattern("SEQ", ("D", "E", "F"), 1)]
+    _, _, tried = OrderPlanner(dict.fromkeys("ABCDEF", 1.0), {}).exhaustive(pair)
+    assert tried == entry("mcep-space-36")["expected"]
+
+
+def test_the_edge_neighbourhood_has_a_move_for_each_common_sub_pattern() -> None:
+    patterns = [TypePattern("SEQ", tuple(types), 1) for types in ("ABCD", "AECD", "GBHD")]
+    found = [common_sub_patterns(one, other) for one, other in itertools.combinations(patterns, 2)]
+    assert sum(map(len, found)) == entry("mcep-nedge")["expected"]
+
+
+def test_a_pattern_is_projected_on_some_of_its_types() -> None:
+    one = entry("mcep-proj")
+    operator, *types = one["inputs"]["pattern"]
+    assert TypePattern(operator, tuple(types), 1).text(frozenset(one["inputs"]["types"])) == one["expected"]
+
+
+@pytest.mark.parametrize("one", entries("mcep_multitree"))
+def test_the_cost_of_a_multitree(one: dict[str, Any]) -> None:
+    inputs = one["inputs"]
+    problem = InstanceProblem(patterns_of(inputs), inputs["rates"], pairs_of(inputs))
+    trees, responder = MultiTree(), Responder(problem)
+    for pattern, tree in enumerate(map(tree_of, inputs["trees"])):
+        wanted = {frozenset(leaves_of(node)) for node in nodes_of(tree)}
+        chosen = responder.constrained(
+            pattern,
+            trees,
+            fits=lambda mask, pattern=pattern, wanted=wanted: set(problem.names(pattern, mask)) in wanted,
+        )
+        trees.add(pattern, chosen)
+    assert len(trees.nodes) == one["expected"]["nodes"]
+    assert trees.cost == pytest.approx(one["expected"]["cost"], rel=1e-9)
+
+
+def test_rule_sets_are_drawn_with_the_rates_and_the_neighbours_of_the_paper() -> None:
+    assert RATES[1] - RATES[0] == entry("mcep-rate-span")["expected"]
+    assert 100 / cores_at_density(100, 0.5) == entry("mcep-density")["expected"]
 
 
 def test_parameters_of_the_searches_are_those_of_appendix_b() -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from costmodel.network import EventSourcedNetwork
+from costmodel.networks.network import EventSourcedNetwork
+from costmodel.networks.transmission import ProjectionRates, central_cost, gathering_cost
 from costmodel.statistics import Statistics
-from costmodel.transmission import ProjectionRates, central_cost, gathering_cost
 from decopa.planning.network.graphs.cover import Cover
 from decopa.planning.network.graphs.graph import NetworkPlan, Vertex
 from decopa.planning.network.graphs.price import edge_weights

@@ -12,8 +12,8 @@ import pytest
 import decopa
 from costmodel.formulas import ENGINE
 from decopa.planning.network.planner import NetworkOptions, PlannedNetwork, plan_network
-from decopa.runs.network import NetworkRun, Origins, run_network
-from decopa.runs.network_stats import measured_network
+from decopa.runs.networks.network import NetworkRun, Origins, run_network
+from decopa.runs.networks.network_stats import measured_network
 from shuffler.source.trace import TraceColumns, open_trace
 
 COLUMNS = TraceColumns(id="event_id")

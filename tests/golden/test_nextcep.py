@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from costmodel.next_cost import (
+from costmodel.papers.next_cost import (
     After,
     Delayed,
     Either,

@@ -65,6 +65,8 @@ def test_a_fault_is_named_with_its_machine_and_remedy(fault: str, files: Launche
     assert status == 1
     assert said in text
     lines = [line for line in text.splitlines() if line.startswith("decopa: ")]
+    if fault == "disk full":  # a checkout in /tmp lies under the full disk, with its Python
+        lines = [line for line in lines if " has no /tmp/" not in line]
     assert len(lines) == 1, text
     assert seconds < 60  # 15 s on an idle machine, most of which is the start of Python
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 import actors.node
 from actors.columnar.jit import interpreted
 from decopa.language.text.parser import parse
-from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan
 from decopa.planning.spread import spread_units
+from decopa.planning.strategies.left_deep import left_deep
 from tests.property.test_matches import ATTRIBUTES
 from tests.support.brute_force import brute_force, canonical
 from tests.support.crashing import CrashingCluster, UnalignedInbox

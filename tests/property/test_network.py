@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from actors.columnar.jit import interpreted
 from cluster.network.local import LocalNetwork, in_order
-from costmodel.network import EventSourcedNetwork
+from costmodel.networks.network import EventSourcedNetwork
 from costmodel.statistics import Statistics
 from decopa.planning.network.graphs.graph import NetworkPlan
 from decopa.planning.network.planner import STRATEGIES, NetworkOptions, plan_network

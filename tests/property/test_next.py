@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from actors.columnar.jit import interpreted
 from decopa.planning.validate import check_structure
+from decopa.query.conditions.predicate import Attr, rewrite
 from decopa.query.pattern import EventRef, Next, Not, Seq
-from decopa.query.predicate import Attr, rewrite
 from decopa.query.query import Query
 from tests.property.test_matches import run
 from tests.support.brute_force import brute_force, canonical

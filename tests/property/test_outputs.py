@@ -10,8 +10,8 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from actors.columnar.jit import interpreted
+from decopa.query.conditions.predicate import Arithmetic, Attr, Call, Expr, Literal, Negative, Over
 from decopa.query.output import Output, Ranking, needed_attributes
-from decopa.query.predicate import Arithmetic, Attr, Call, Expr, Literal, Negative, Over
 from decopa.query.query import Query
 from tests.property.test_matches import run
 from tests.support.brute_force import brute_force

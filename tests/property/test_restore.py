@@ -40,6 +40,8 @@ PATTERNS = (
     "AND(A a, KL(B b))",
     "SEQ(A a, KL(B b), C c)",
     "AND(A a, KL(B b), C c) WHERE a.s = c.s",
+    "KL(SEQ(A a, B b))",
+    "SEQ(C c, KL(SEQ(A a, B b))) WHERE a.s = c.s",
     "AND(A a, B b) WHERE a.s = b.s",
     "SEQ(A a, NOT(B b))",
     "SEQ(A a, NOT(B b), C c) WHERE b.s = c.s",

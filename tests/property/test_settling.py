@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from actors.columnar.jit import interpreted
 from decopa.language.text.parser import parse
-from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan
 from decopa.planning.spread import spread_units
+from decopa.planning.strategies.left_deep import left_deep
 from shuffler.exchange import outbox
 from shuffler.rows.columns import Place
 from tests.property.test_matches import ATTRIBUTES

@@ -10,8 +10,8 @@ from actors.columnar.jit import interpreted
 from costmodel.capacity import Capacity
 from costmodel.statistics import Statistics
 from decopa.choices import COST_BASED
-from decopa.planning.exhaustive import MAX_POSITIONS
 from decopa.planning.planner import plan_workload
+from decopa.planning.strategies.exhaustive import MAX_POSITIONS
 from tests.property.test_matches import ATTRIBUTES
 from tests.support.brute_force import brute_force, canonical
 from tests.support.engine import matches_of, table_of

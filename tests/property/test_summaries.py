@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import decopa
 from actors.columnar.jit import interpreted
 from decopa.planning.plan import Plan
-from decopa.query.predicate import Attr
+from decopa.query.conditions.predicate import Attr
 from decopa.query.query import Query
 from decopa.query.summary import Aggregate, Summary
 from decopa.runs.execute import execute

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from actors.columnar.jit import interpreted
 from decopa.errors import QueryError
 from decopa.language.text.parser import parse
+from decopa.query.conditions.predicate import aliases_of
 from decopa.query.pattern import EventRef, Next, Seq
-from decopa.query.predicate import aliases_of
 from decopa.query.query import Query
 from decopa.query.rewrite.timeouts import timed_out
 from tests.property.test_matches import run

@@ -13,16 +13,16 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from actors.columnar.jit import interpreted
-from actors.outlet import OutletSpec
+from actors.sinks.outlet import OutletSpec
 from cluster.local import LocalRuntime
 from costmodel.capacity import Capacity
 from costmodel.statistics import Statistics
 from decopa.choices import WORKLOAD_STRATEGIES
 from decopa.language.text.parser import parse
-from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan, PlanOperator, QueryPlan, View
 from decopa.planning.planner import plan_workload
 from decopa.planning.price import plan_units
+from decopa.planning.strategies.left_deep import left_deep
 from decopa.planning.subquery import SubQuery
 from decopa.planning.workload.packing import packed
 from decopa.planning.workload.views import residue_of
@@ -42,7 +42,7 @@ from tests.support.memory import poisoned_memory
 from tests.support.plans import random_plan
 from tests.support.shared_plans import shared_plans
 from tests.support.simulation import SimulatedCluster
-from tests.support.strategies import workload_streams, workloads
+from tests.support.strategies import rules_of_one_template, workload_streams, workloads
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -64,7 +64,8 @@ def workload_plans(draw: st.DrawFn, workload: Sequence[Query]) -> Plan:
     if not hosts:
         return plan
     weights = Random(draw(st.integers(0, 2**16)))
-    return packed(plan, hosts, lambda part, operator: weights.random())
+    rate = draw(st.sampled_from((None, lambda part, operator: weights.random())))
+    return packed(plan, hosts, lambda part, operator: weights.random() ** 3, rate)
 
 
 def assert_each_is_exact(workload: Sequence[Query], tables: Sequence[pa.Table], events: list[dict[str, Any]]) -> None:
@@ -83,22 +84,22 @@ class SeenRows:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.rows: dict[tuple[str, str], list[tuple[int, ...]]] = {}
-        made, read = ViewReader.__init__, ViewReader.read
+        made, laid_out = ViewReader.__init__, ViewReader.laid_out
 
-        def remember(reader: ViewReader, plan: Plan, part: Any, operator: Any, *others: Any) -> None:
-            made(reader, plan, part, operator, *others)
+        def remember(reader: ViewReader, plan: Plan, part: Any, operator: Any, *others: Any, **options: Any) -> None:
+            made(reader, plan, part, operator, *others, **options)
             key = next(key for key, one in zip(plan.keys, plan.parts, strict=True) if one is part)
             reader.seen = self.rows.setdefault((key, operator.name), [])  # type: ignore
             reader.aliases = sorted(operator.sub_query.aliases)  # type: ignore
 
-        def look(reader: Any, batch: Any) -> Any:
-            rows = read(reader, batch)
+        def look(reader: Any, *given: Any) -> Any:
+            rows = laid_out(reader, *given)
             columns = [rows.columns[f"{alias}.id"].tolist() for alias in reader.aliases] if rows.length else []
             reader.seen += zip(*columns, strict=True)
             return rows
 
         monkeypatch.setattr(ViewReader, "__init__", remember)
-        monkeypatch.setattr(ViewReader, "read", look)
+        monkeypatch.setattr(ViewReader, "laid_out", look)
 
     def assert_exact(self, plan: Plan, events: list[dict[str, Any]]) -> None:
         """The rows of a view are the matches of its sub-query, each once."""
@@ -203,6 +204,97 @@ def test_plans_that_share_find_what_each_query_finds_alone(data: st.DataObject) 
     assert counting.matches == sum(table.num_rows for table in tables)
 
 
+#: Conditions with aggregates over a group that is formed behind a view, beside events that come through it.
+HAVING = ("sum(c.x) > a.x", "count(c) = 2 AND c.x > a.x", "max(c.x) - min(c.x) <= b.n OR avg(c.x) = a.x")
+
+
+@settings(max_examples=examples(8))
+@given(st.data())
+def test_aggregates_beside_events_of_a_view_find_what_the_query_finds_alone(data: st.DataObject) -> None:
+    condition, window = data.draw(st.sampled_from(HAVING)), data.draw(st.sampled_from((6, 12)))
+    texts = (f"SEQ(A a, B b, KL(C c)) WHERE {condition}", "SEQ(A a, B b, C d) WHERE a.x < d.x")
+    workload = [
+        parse(f"QUERY q{number} PATTERN {text} WITHIN {window} us RETURN a.x") for number, text in enumerate(texts)
+    ]
+    events = data.draw(workload_streams(workload, max_events=10))
+    known = [Statistics(window, dict.fromkeys("ABC", 5.0), default_selectivity=0.5) for _ in workload]
+    plan = plan_workload(workload, known, Capacity(1000, 10_000), units=2, strategy="sharing-only").plan
+    assert plan.parts[plan.reported[0]].views, "the query with the aggregate takes SEQ(A a, B b) from a fragment"
+    with interpreted(), poisoned_memory():
+        tables = local_tables(plan, table_of(events, ATTRIBUTES), data.draw(st.sampled_from((1, 3, 100))), None)
+    assert_each_is_exact(workload, tables, events)
+
+
+#: NEXTs that begin alike, with FILTER and deciding conditions.
+CHAINS = (
+    "NEXT(A a, B b, C c)",
+    "NEXT(A x, B y, A z) WHERE y.x > x.x",
+    "NEXT(A a, B b, C c, A d) WHERE b.x < c.x AND FILTER(d.k = a.k)",
+    "NEXT(A a, B b)",
+    "NEXT(A a, B b, C c) WHERE FILTER(b.k = a.k) AND c.x > b.x",
+    "NEXT(A b, B a, B c) WHERE FILTER(a.k = b.k) AND FILTER(c.n = a.n)",
+    "NEXT(A a, B b, C c) WHERE FILTER(b.k = a.k) AND FILTER(c.k = b.k) AND a.x < 1",
+    "NEXT(A a, A b, B c) WHERE a.x < 1",
+    "NEXT(A a, A b, C c) WHERE a.x < 1 AND b.x < 1",
+    "STRICT(A a, B b, C c)",
+    "SEQ(A a, B b, C c)",
+)
+
+
+@settings(max_examples=examples(12))
+@given(st.data())
+def test_chains_that_begin_alike_find_what_each_finds_alone(data: st.DataObject) -> None:
+    texts = data.draw(st.lists(st.sampled_from(CHAINS), min_size=2, max_size=4))
+    workload = [
+        parse(f"QUERY q{number} PATTERN {text} WITHIN {data.draw(st.sampled_from((4, 9, 20)))} us")
+        for number, text in enumerate(texts)
+    ]
+    events = data.draw(workload_streams(workload, max_events=11))
+    known = [Statistics(query.window_us, dict.fromkeys("ABC", 5.0), default_selectivity=0.5) for query in workload]
+    strategy = data.draw(st.sampled_from(("shared", "sharing-only")))
+    plan = plan_workload(workload, known, Capacity(1000, 10_000), units=2, strategy=strategy).plan
+    note(plan.to_json())
+    assert Plan.from_json(plan.to_json()) == plan
+    ids_are_numbers = all(isinstance(event["id"], int) for event in events)
+    with interpreted(), poisoned_memory(), pytest.MonkeyPatch.context() as patch:
+        seen = SeenRows(patch)
+        tables = local_tables(plan, table_of(events, ATTRIBUTES), data.draw(st.sampled_from((1, 3, 100))), None)
+    assert_each_is_exact(workload, tables, events)
+    if ids_are_numbers:
+        seen.assert_exact(plan, events)
+
+
+@settings(max_examples=examples(25))
+@given(st.data())
+def test_rules_that_differ_in_constants_find_what_each_finds_alone(data: st.DataObject) -> None:
+    workload = data.draw(rules_of_one_template())
+    events = data.draw(workload_streams(workload))
+    known = [
+        Statistics(one.window_us, dict.fromkeys(one.event_types, 5.0), default_selectivity=0.5) for one in workload
+    ]
+    units = data.draw(st.integers(1, 3))
+    plan = plan_workload(workload, known, Capacity(1000, 10_000), units=units, strategy="shared").plan
+    note(plan.to_json())
+    assert Plan.from_json(plan.to_json()) == plan
+    batch_size = data.draw(st.sampled_from((1, 3, 100)))
+    seed = data.draw(st.one_of(st.none(), st.integers(0, 2**16)))
+    table = table_of(events, ATTRIBUTES)
+    with interpreted(), poisoned_memory(), pytest.MonkeyPatch.context() as patch:
+        seen = SeenRows(patch)
+        tables = local_tables(plan, table, batch_size, None if seed is None else Random(seed))
+        if all(isinstance(event["id"], int) for event in events):
+            seen.assert_exact(plan, events)
+    with interpreted(), poisoned_memory():
+        counting = LocalRuntime(plan, open_trace(table), outlet=OutletSpec(count=True))
+        counting.run()
+        cluster = SimulatedCluster(plan, table, shufflers=1, batch_size=batch_size, chaos=Random(seed))
+        cluster.run(workload)
+    assert_each_is_exact(workload, tables, events)
+    assert counting.matches == sum(table.num_rows for table in tables)
+    elsewhere = {sink.name: tuple(taker.table() for taker in sink.takers) for sink in cluster.sinks}
+    assert_each_is_exact(workload, cluster.topology.by_part(elsewhere), events)
+
+
 # ------------------------------------------------------------------ faults that must show
 
 QUERY = parse("QUERY q PATTERN SEQ(A a, A b, B c) WHERE a.x < b.x WITHIN 5 us")
@@ -255,15 +347,15 @@ def test_a_view_that_lets_too_much_through_is_caught(
 
 
 def test_a_view_that_confuses_events_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    read = ViewReader.read
+    laid_out = ViewReader.laid_out
 
-    def confused(reader: ViewReader, batch: Batch) -> Batch:
-        rows = read(reader, batch)
+    def confused(reader: ViewReader, *given: Any) -> Batch:
+        rows = laid_out(reader, *given)
         columns = dict(rows.columns)
         if rows.length:
             columns["a.id"], columns["b.id"] = columns["b.id"], columns["a.id"]
         return Batch(rows.length, columns, rows.heaps)
 
-    monkeypatch.setattr(ViewReader, "read", confused)
+    monkeypatch.setattr(ViewReader, "laid_out", confused)
     with pytest.raises(AssertionError):
         assert_found_exactly()

@@ -18,9 +18,9 @@ from cluster.feeding import TraceBlocks
 from cluster.options import Checkpoints, RayOptions
 from decopa.api import as_workload, make_plan
 from decopa.language.text.parser import parse
-from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan
 from decopa.planning.spread import spread_units
+from decopa.planning.strategies.left_deep import left_deep
 from decopa.runs.result import result_table
 from scripts.reliability.jobs import rows_of, write_trace
 from shuffler.source.pacing import Replay

@@ -15,16 +15,16 @@ from typing import Any
 
 import pyarrow as pa
 
+from scripts.reliability.kafka_broker import KafkaBroker as BareBroker
 
-class KafkaBroker:
-    """A broker that lives as long as the client that holds it; topics are made on first use, with four partitions."""
+
+class KafkaBroker(BareBroker):
+    """A broker with somebody who sends to it."""
 
     def __init__(self) -> None:
         from confluent_kafka import Producer
 
-        self._holder = Producer({"bootstrap.servers": "none", "test.mock.num.brokers": 1, "log_level": 0})
-        brokers = self._holder.list_topics(timeout=10).brokers.values()
-        self.servers = ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
+        super().__init__()
         self._producer = Producer({"bootstrap.servers": self.servers, "linger.ms": 1, "log_level": 0})
 
     def send(

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from decopa.query.conditions.predicate import Attr, Node, Predicate, aliases_of, compares_neighbours, rewrite
 from decopa.query.pattern import (
     ANY_TYPE,
     And,
@@ -18,16 +19,24 @@ from decopa.query.pattern import (
     Kleene,
     Next,
     Not,
-    Or,
     Pattern,
     Seq,
     children_of,
-    with_children,
 )
-from decopa.query.predicate import Attr, Node, Predicate, aliases_of, compares_neighbours, rewrite
+from decopa.query.pattern import leaves as leaves_of
 from decopa.query.query import Query
 from tests.support.evaluate import Event, holds
 from tests.support.fulfilment import Binding, Group, fulfils, is_between_two
+from tests.support.pattern_walks import (
+    aliases_at,
+    everywhere,
+    kleene_aliases,
+    nesting_of_not,
+    or_free,
+    outside_not,
+    positive_leaves,
+    sequences,
+)
 
 Match = dict[str, tuple[Any, ...]]
 
@@ -75,97 +84,61 @@ def combinations(query: Query, events: Sequence[Event]) -> int:
     """How many combinations the referee has to look at, blocking ones not counted."""
     referee = _Referee(query, events)
     return sum(
-        math.prod(len(referee.groups(leaf)) for leaf in positive_leaves(alternative))
+        math.prod(len(referee.choices(leaf)) for leaf in positive_leaves(alternative))
         for alternative in or_free(query.pattern)
     )
 
 
-# -------------------------------------------------------------------- pattern
-def or_free(pattern: Pattern) -> list[Pattern]:
-    """The pattern with a choice made in each OR outside NOT; what NOT contains stays whole."""
-    match pattern:
-        case Or():
-            return [choice for child in pattern.children for choice in or_free(child)]
-        case Seq() | And() | Next():
-            chosen = itertools.product(*(or_free(child) for child in pattern.children))
-            return [with_children(pattern, children) for children in chosen]
-        case Except():
-            return [Except(child, pattern.absent) for child in or_free(pattern.child)]
-        case _:
-            return [pattern]
-
-
-def positive_leaves(pattern: Pattern) -> list[EventRef | Kleene]:
-    """The leaves outside NOT, from left to right."""
-    match pattern:
-        case EventRef() | Kleene():
-            return [pattern]
-        case Not():
-            return []
-        case Except():
-            return positive_leaves(pattern.child)
-        case _:
-            return [leaf for child in pattern.children for leaf in positive_leaves(child)]
-
-
-def alias_of(leaf: EventRef | Kleene) -> str:
-    return leaf.child.alias if isinstance(leaf, Kleene) else leaf.alias
-
-
-def kleene_aliases(pattern: Pattern) -> frozenset[str]:
-    """The aliases under KL, inside and outside NOT."""
-    match pattern:
-        case Kleene():
-            return frozenset({pattern.child.alias})
-        case EventRef():
-            return frozenset()
-        case _:
-            return frozenset().union(*(kleene_aliases(child) for child in children_of(pattern)))
-
-
-def nesting_of_not(pattern: Pattern) -> int:
-    """How many NOTs lie inside each other at most."""
-    match pattern:
-        case EventRef() | Kleene():
-            return 0
-        case Not():
-            return 1 + nesting_of_not(pattern.child)
-        case Except():
-            return max(nesting_of_not(pattern.child), 1 + nesting_of_not(pattern.absent))
-        case _:
-            return max(nesting_of_not(child) for child in pattern.children)
-
-
-def outside_not(pattern: Pattern) -> Iterator[Pattern]:
-    """Every node of the pattern outside NOT."""
-    yield pattern
-    if isinstance(pattern, Except):
-        yield from outside_not(pattern.child)
-    elif isinstance(pattern, Seq | And | Next):
-        for child in pattern.children:
-            yield from outside_not(child)
-
-
-def sequences(pattern: Pattern) -> Iterator[Seq | Next]:
-    """Every SEQ and NEXT of the pattern outside NOT."""
-    return (node for node in outside_not(pattern) if isinstance(node, Seq | Next))
-
-
-# ------------------------------------------------------------------- matching
 class _Referee:
     def __init__(self, query: Query, events: Sequence[Event]) -> None:
         self.where, self.skips, self.window_us = query.where, query.skips, query.window_us
         self.having = query.having
         self.kleene = kleene_aliases(query.pattern)
+        #: The aliases of each KL over several events: a condition on them is about one member at a time.
+        self.composites = [set(aliases_at(node)) for node in everywhere(query.pattern) if isinstance(node, Kleene)]
         self.stream = sorted(events, key=lambda event: event["ts"])  # stable: ties stay in stream order
 
     def matches(self, pattern: Pattern, around: Binding) -> Iterator[Binding]:
         """The matches of an OR-free pattern; `around` is the match that a negated pattern may block."""
         leaves = positive_leaves(pattern)
-        for groups in itertools.product(*(self.groups(leaf) for leaf in leaves)):
-            binding = {alias_of(leaf): group for leaf, group in zip(leaves, groups, strict=True)}
+        for parts in itertools.product(*(self.choices(leaf) for leaf in leaves)):
+            binding = {alias: group for part in parts for alias, group in part.items()}
             if self.accepts(pattern, binding, around):
                 yield binding
+
+    def choices(self, leaf: EventRef | Kleene) -> list[Binding]:
+        """What may stand at a leaf, by alias."""
+        if isinstance(leaf, Kleene) and not isinstance(leaf.child, EventRef):
+            return list(self.chains(leaf))
+        (alias,) = aliases_at(leaf)
+        return [{alias: group} for group in self.groups(leaf)]
+
+    def chains(self, leaf: Kleene) -> Iterator[Binding]:
+        """Every chain of matches of the pattern under KL, each beginning after the one before has ended."""
+        aliases = aliases_at(leaf)
+        inside = [one for one in self.where if len(aliases_of(one)) > 1 and aliases_of(one) <= set(aliases)]
+        members: list[Binding] = []
+        for events in itertools.product(*(self.groups(one) for one in leaves_of(leaf))):
+            member = dict(zip(aliases, events, strict=True))
+            if (
+                len({event["id"] for event in everything(member)}) == len(aliases)
+                and all(in_order(sequence, member) for sequence in sequences(leaf.child))
+                and all(fulfils(predicate, member, frozenset()) for predicate in inside)
+            ):
+                members.append(member)
+
+        def longer(chain: tuple[Binding, ...]) -> Iterator[tuple[Binding, ...]]:
+            yield chain
+            if leaf.most is None or len(chain) < leaf.most:
+                for member in members:
+                    if last(everything(chain[-1])) < first(everything(member)):
+                        yield from longer((*chain, member))
+
+        for start in members:
+            for chain in longer((start,)):
+                binding = {alias: tuple(member[alias][0] for member in chain) for alias in aliases}
+                if len(chain) >= leaf.least and all(self.steps_fit(alias, binding[alias]) for alias in aliases):
+                    yield binding
 
     def groups(self, leaf: EventRef | Kleene) -> list[Group]:
         """What may stand at a leaf: each event of its type or, under KL, each non-empty set of them."""
@@ -233,7 +206,10 @@ class _Referee:
             leaf = elements[place]
             assert isinstance(leaf, EventRef)
             earlier = {
-                alias_of(one): binding[alias_of(one)] for part in elements[:place] for one in positive_leaves(part)
+                alias: binding[alias]
+                for part in elements[:place]
+                for one in positive_leaves(part)
+                for alias in aliases_at(one)
             }
             reached = last(below(elements[place - 1], binding))
             (chosen,) = binding[leaf.alias]
@@ -268,7 +244,9 @@ class _Referee:
         return [
             predicate
             for predicate in (*self.where, *self.skips, *self.having)
-            if aliases_of(predicate) & binding.keys() and aliases_of(predicate) <= binding.keys() | around.keys()
+            if aliases_of(predicate) & binding.keys()
+            and aliases_of(predicate) <= binding.keys() | around.keys()
+            and not any(len(aliases_of(predicate)) > 1 and aliases_of(predicate) <= one for one in self.composites)
         ]
 
     def blocked(self, node: Pattern, binding: Binding) -> bool:
@@ -366,7 +344,7 @@ def end_of(event: Event) -> int:
 
 def below(pattern: Pattern, binding: Binding) -> Group:
     """The bound events under a child of SEQ."""
-    return tuple(event for leaf in positive_leaves(pattern) for event in binding[alias_of(leaf)])
+    return tuple(event for leaf in positive_leaves(pattern) for alias in aliases_at(leaf) for event in binding[alias])
 
 
 def neighbour(children: Iterator[Pattern], binding: Binding) -> Group:

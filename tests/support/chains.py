@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from decopa.query.conditions.predicate import Arithmetic, Attr, Compare, Literal, Predicate
 from decopa.query.pattern import And, EventRef, Except, Kleene, Next, Not, Pattern, Seq
-from decopa.query.predicate import Arithmetic, Attr, Compare, Literal, Predicate
 from decopa.query.query import Query
 
 TYPES = ("A", "B", "C")
@@ -54,7 +54,7 @@ def _query(draw: st.DrawFn, pattern: Pattern, chain: str) -> Query:
     else:
         for place in range(1, len(chain)):
             skips += _skips(draw, draw(st.sampled_from(FILTERS)), chain, place)
-    kleene = {leaf.child.alias for leaf in getattr(pattern, "children", ()) if isinstance(leaf, Kleene)}
+    kleene = {alias for leaf in getattr(pattern, "children", ()) if isinstance(leaf, Kleene) for alias in leaf.aliases}
     where = [_decides(draw, chain) for _ in range(draw(st.integers(0, 2)))]
     return Query(
         pattern=pattern,

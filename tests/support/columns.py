@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from costmodel.events import EventColumns
+from costmodel.sampling.events import EventColumns
 from decopa.runs.measure import event_columns
 from shuffler.source.trace import TraceColumns, open_trace
 

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from decopa.query.predicate import (
+from decopa.query.conditions.predicate import (
     AllOf,
     Among,
     AnyOf,

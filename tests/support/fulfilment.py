@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 
-from decopa.query.predicate import (
+from decopa.query.conditions.predicate import (
     Arithmetic,
     Attr,
     Call,

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from decopa.language.text.parser import parse
+from decopa.query.conditions.predicate import Attr, Compare, Literal
 from decopa.query.names import duration_text, quoted
 from decopa.query.pattern import And, EventRef, Kleene, Not, Or, Pattern, Seq
-from decopa.query.predicate import Attr, Compare, Literal
 from decopa.query.query import Query
 
 #: One unit of golden time. Their times have at most three decimals, so they become whole microseconds.

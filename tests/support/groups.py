@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from decopa.query.pattern import And, EventRef, Except, Kleene, Next, Not, Pattern, Seq
-from decopa.query.predicate import (
+from decopa.query.conditions.predicate import (
     COMPARISONS,
     AnyOf,
     Arithmetic,
@@ -18,6 +17,7 @@ from decopa.query.predicate import (
     Over,
     Predicate,
 )
+from decopa.query.pattern import And, EventRef, Except, Kleene, Next, Not, Pattern, Seq
 from decopa.query.query import Query
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from actors import sink
 from actors.columnar import store
 from actors.columnar.probe import ProbeKernel
 from actors.operators import closure, join
+from actors.sinks import sink
 
 #: No test uses this value, and as a place in an array it is out of bounds.
 POISON = -987_654_321

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from costmodel.network import EventSourcedNetwork
+from costmodel.networks.network import EventSourcedNetwork
 from costmodel.statistics import Statistics
 from decopa.planning.network.graphs.graph import NetworkPlan, Vertex
 from decopa.planning.subquery import SubQuery

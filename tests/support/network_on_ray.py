@@ -24,14 +24,14 @@ from cluster.checkpoint.store import CheckpointStore
 from cluster.java import prepare_java
 from cluster.network.options import NetworkRayOptions
 from cluster.network.ray_runtime import RayNetwork
-from costmodel.network import EventSourcedNetwork
+from costmodel.networks.network import EventSourcedNetwork
 from costmodel.statistics import Statistics
 from decopa.commands.cli import main as main_command
 from decopa.language.text.parser import parse
 from decopa.planning.network.graphs.graph import NetworkPlan
 from decopa.planning.network.planner import NetworkOptions, plan_network
 from decopa.query.query import Query
-from decopa.runs.network import run_network
+from decopa.runs.networks.network import run_network
 from scripts.muse.emulated import measured
 from shuffler.source.trace import open_trace
 

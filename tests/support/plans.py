@@ -78,8 +78,10 @@ class _Builder:
         asked = frozenset().union(*(self.query.context_of(negation) for negation in target.negations(self.query)))
         splits: list[Split] = []
         for alias in sorted((target.closed & target.positive(self.query)) - asked):
-            splits.append((SubQuery(target.aliases, target.closed - {alias}),))
-            if len(target.positive(self.query)) > 1:
+            group = self.query.group_of(alias)
+            if alias == min(group) and not group & asked:
+                splits.append((SubQuery(target.aliases, target.closed - group),))
+            if len(group) == 1 < len(target.positive(self.query)):
                 rest = SubQuery(target.aliases - {alias}, target.closed - {alias})
                 splits.append((rest, SubQuery(frozenset({alias}))))
         return splits
@@ -101,7 +103,9 @@ class _Builder:
                 frozenset(alias for alias, side in zip(positions, sides, strict=True) if side in (here, "both"))
                 for here in ("left", "right")
             )
-            if left and right:
+            closed = [group for group in self.query.composites if group <= target.closed]
+            torn = any(group & side and not group <= side for group in closed for side in (left, right))
+            if left and right and not torn:
                 splits += self.joins_of(target, left, right, negations)
         return splits
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from cluster.spark.handover import Reach, handed_after
 from decopa.planning.plan import Plan
 from decopa.query.query import Query
-from decopa.runs.publication import Publication
+from decopa.runs.streams.publication import Publication
 from shuffler.rows.columns import Place
 from tests.support.brute_force import Match, brute_force_by_window, canonical
 from tests.support.engine import matches_of

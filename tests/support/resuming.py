@@ -9,7 +9,7 @@ from random import Random
 import pyarrow as pa
 
 from actors.group import GroupState, Limits, UnitGroup
-from actors.sink import MatchSink
+from actors.sinks.sink import MatchSink
 from actors.state.codec import ShufflerState, UnitsCodec, UnitsState, decode_shuffler, encode_shuffler
 from actors.state.migrate import rescale, rescale_feeders
 from actors.unit import Channel

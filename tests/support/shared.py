@@ -46,6 +46,12 @@ def nextcep_entries() -> list[dict[str, Any]]:
     return _load("nextcep.json", "entries")
 
 
+def adaptivity_entries(function: str | None = None) -> list[dict[str, Any]]:
+    """The worked examples of the thesis on adaptivity; those that the given formula recomputes."""
+    entries = _load("adaptivity.json", "entries")
+    return [entry for entry in entries if function is None or entry.get("function") == function]
+
+
 def _load(name: str, key: str) -> list[dict[str, Any]]:
     path = GOLDEN / name
     if not path.is_file():

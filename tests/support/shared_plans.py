@@ -8,14 +8,14 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan, PlanOperator, QueryPlan, View
+from decopa.planning.strategies.left_deep import left_deep
 from decopa.planning.subquery import SubQuery, whole
 from decopa.planning.workload.packing import packed
 from decopa.planning.workload.views import needed_attributes
 from decopa.query.canonical import _numberings, cover_problems, residue, shareable_aliases
+from decopa.query.conditions.predicate import Attr, aliases_of, renamed
 from decopa.query.pattern import And, EventRef, Seq
-from decopa.query.predicate import Attr, aliases_of, renamed
 from decopa.query.query import Query
 from tests.support.plans import _Builder, _with_partitions, _with_units
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from decopa.query.pattern import And, EventRef, Kleene, Not, Or, Pattern, Seq
-from decopa.query.predicate import (
+from decopa.query.conditions.bounds import bound_of
+from decopa.query.conditions.predicate import (
     COMPARISONS,
     AllOf,
     Among,
@@ -28,6 +28,7 @@ from decopa.query.predicate import (
     Predicate,
     attributes,
 )
+from decopa.query.pattern import And, EventRef, Kleene, Not, Or, Pattern, Seq
 from decopa.query.query import Query
 from tests.support.brute_force import combinations, surroundings
 
@@ -119,7 +120,7 @@ def written_leaves(pattern: Pattern) -> Iterator[Leaf]:
             case EventRef():
                 yield Leaf(node.alias, False, scope)
             case Kleene():
-                yield Leaf(node.child.alias, True, scope)
+                yield from (Leaf(alias, True, scope) for alias in node.aliases)
             case Not():
                 yield from visit(node.child, (*scope, next(numbers)))
             case _:
@@ -252,6 +253,35 @@ def workloads(draw: st.DrawFn, max_queries: int = 5, max_positions: int = 4) -> 
                 query = replace(query, where=(*query.where, draw(conditions(leaves))))
         found.append(replace(query, name=f"q{number}"))
     return found
+
+
+@st.composite
+def rules_of_one_template(draw: st.DrawFn, max_queries: int = 6, max_positions: int = 4) -> list[Query]:
+    """Queries that differ in constants and windows only."""
+    first = draw(queries(max_positions))
+    leaves = tuple(dict.fromkeys(written_leaves(first.pattern)))
+    extra = [draw(conditions(leaves)) for _ in range(draw(st.integers(0, 2)))]
+    plain = [leaf for leaf in leaves if not leaf.scope and not leaf.kleene]
+    if plain:
+        leaf = draw(st.sampled_from(plain))
+        op = draw(st.sampled_from(("<", "<=", ">", ">=", "=")))
+        extra.append(Compare(op, Attr(leaf.alias, draw(st.sampled_from(("x", "k", "ts")))), Literal(0)))
+    first = replace(first, where=(*first.where, *extra))
+    found = []
+    for number in range(draw(st.integers(2, max_queries))):
+        where = tuple(_with_other_constant(draw, one) for one in first.where)
+        window_us = first.window_us if _one_in(draw, 2) else draw(st.sampled_from((3, 6, 12)))
+        found.append(replace(first, where=where, window_us=window_us, name=f"q{number}"))
+    return found
+
+
+def _with_other_constant(draw: st.DrawFn, predicate: Predicate) -> Predicate:
+    bound = bound_of(predicate)
+    if bound is None:
+        return predicate
+    texts, flags, numbers = ("p", "o'r", "unseen"), (True, False), (-1, 0, 2, 0.5, -1.5, 5, 150.5)
+    options = texts if isinstance(bound.value, str) else flags if isinstance(bound.value, bool) else numbers
+    return replace(bound, value=draw(st.sampled_from(options))).predicate
 
 
 def streams(query: Query, max_events: int = 12) -> st.SearchStrategy[list[dict[str, Any]]]:

@@ -17,9 +17,9 @@ from decopa.errors import QueryError
 from decopa.language.conditions import attr_of, duration_of, located, name_of, split_conditions
 from decopa.language.syntax import syntax_error
 from decopa.query.analysis import alternatives, structure
+from decopa.query.conditions.predicate import Arithmetic, Attr, Call, Compare, Literal, Predicate, conjuncts
 from decopa.query.limits import MAX_QUERIES, check_text, check_tree
 from decopa.query.pattern import EventRef, Except, Kleene, Next, Or, Pattern, leaves
-from decopa.query.predicate import Arithmetic, Attr, Call, Compare, Literal, Predicate, conjuncts
 from decopa.query.query import Query
 
 

@@ -48,7 +48,7 @@ def parse(text: str) -> Query:
 
 def parse_workload(text: str) -> tuple[Query, ...]:
     """All queries of a workload text; unnamed ones are called q1, q2, ... when there are several."""
-    check_text(text)
+    check_text(text, "PATTERN")
     try:
         tree = _grammar().parse(text)
     except UnexpectedInput as err:

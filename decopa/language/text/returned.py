@@ -6,8 +6,8 @@ from lark import Token, Tree
 
 from decopa.errors import QueryError
 from decopa.language.conditions import attr_of, duration_of, expression_of, located, name_of
+from decopa.query.conditions.predicate import Attr, Expr, Location, Over, figures
 from decopa.query.output import EVERY_ATTRIBUTE, Output, Ranking, needed_attributes
-from decopa.query.predicate import Attr, Expr, Location, Over, figures
 from decopa.query.summary import Aggregate, Summary
 
 Returned = tuple[tuple[Attr, ...], Summary | None, tuple[Output, ...]]

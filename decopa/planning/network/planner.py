@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 
 from costmodel.capacity import Capacity
 from costmodel.formulas import ENGINE, PAPER, RateModel
-from costmodel.network import EventSourcedNetwork
-from costmodel.network_file import MeasuredNetwork
-from costmodel.partners import PartnerShares
+from costmodel.networks.network import EventSourcedNetwork
+from costmodel.networks.network_file import MeasuredNetwork
+from costmodel.networks.transmission import ProjectionRates, central_cost, referenced_types
+from costmodel.sampling.partners import PartnerShares
 from costmodel.statistics import Statistics
-from costmodel.transmission import ProjectionRates, central_cost, referenced_types
 from decopa.choices import NETWORK_STRATEGIES
 from decopa.errors import PlanError, did_you_mean
 from decopa.planning.network.graphs.graph import OUTSIDE, NetworkPlan

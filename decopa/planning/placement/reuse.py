@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from costmodel.next_cost import Delayed, Expression, Filtered, Stream, operators_of, profile
+from costmodel.papers.next_cost import Delayed, Expression, Filtered, Stream, operators_of, profile
 from decopa.planning.rewriter.next_chain import as_printed, cheapest
 from decopa.planning.rewriter.trees import bracketings
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from costmodel.next_cost import After, Expression, Stream, Unless, cost
+from costmodel.papers.next_cost import After, Expression, Stream, Unless, cost
 
 
 def hoisted(expression: Expression) -> Expression:

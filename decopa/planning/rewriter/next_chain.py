@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from costmodel.next_cost import After, Expression, Profile, after, profile
+from costmodel.papers.next_cost import After, Expression, Profile, after, profile
 
 
 @dataclass(frozen=True, slots=True)

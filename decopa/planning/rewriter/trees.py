@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from costmodel.next_cost import After, Expression, cost
+from costmodel.papers.next_cost import After, Expression, cost
 
 
 def bracketings(operands: Sequence[Expression]) -> Iterator[Expression]:

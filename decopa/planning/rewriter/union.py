@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from costmodel.next_cost import Either, Expression, Stream
+from costmodel.papers.next_cost import Either, Expression, Stream
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,33 +4,50 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from decopa.planning.left_deep import joined_parts
 from decopa.planning.plan import Plan, PlanOperator, QueryPlan, View
+from decopa.planning.strategies.left_deep import joined_parts
 from decopa.planning.subquery import SubQuery
 from decopa.planning.workload.multitree import Key, MultiTree
 from decopa.planning.workload.problem import QueryProblem
 from decopa.planning.workload.views import carried_attributes, needed_attributes
 from decopa.query.canonical import renamed_query, residue
-from decopa.query.predicate import Attr
+from decopa.query.conditions.predicate import Attr
 from decopa.query.query import Query
 
 
-def plan_of(problem: QueryProblem, trees: MultiTree, parts: Sequence[QueryPlan | int]) -> Plan:
-    """The plan of a workload; `parts` has for each OR-free query a plan of its own, or the number of its pattern in
-    the problem."""
-    builder = _PlanBuilder(problem, trees)
-    queries = [builder.query_part(one) if isinstance(one, int) else one for one in parts]
+@dataclass(frozen=True)
+class Viewing:
+    """A query whose plain events come as matches of a pattern of the problem, where they are called as `names` say."""
+
+    query: Query
+    pattern: int
+    names: Mapping[str, str]
+
+
+def plan_of(problem: QueryProblem, trees: MultiTree, parts: Sequence[QueryPlan | Viewing | int]) -> Plan:
+    """The plan of a workload; `parts` has for each OR-free query a plan of its own, the number of its pattern in the
+    problem, or the pattern that it takes matches of."""
+    builder = _PlanBuilder(problem, trees, {one.pattern for one in parts if isinstance(one, Viewing)})
+    queries = []
+    for one in parts:
+        if isinstance(one, int):
+            queries.append(builder.query_part(one))
+        else:
+            queries.append(builder.viewing_part(one) if isinstance(one, Viewing) else one)
     return builder.with_returns(queries)
 
 
 class _PlanBuilder:
-    def __init__(self, problem: QueryProblem, trees: MultiTree) -> None:
+    """`viewed` are patterns of which others take the matches."""
+
+    def __init__(self, problem: QueryProblem, trees: MultiTree, viewed: Collection[int]) -> None:
         self._problem, self._trees = problem, trees
         uses = Counter(key for node in trees.nodes.values() for key in node.inputs)
         uses.update(chosen.root for chosen in trees.chosen.values())
+        uses.update(trees.chosen[pattern].root for pattern in viewed)
         self._shared = {key for key, count in uses.items() if count > 1 and trees.nodes[key].inputs}
         #: Fragments in the order of their making: each after those that it has views of.
         self._fragments: dict[Key, QueryPlan] = {}
@@ -40,10 +57,16 @@ class _PlanBuilder:
         core = SubQuery(self._problem.names(pattern, mask))
         operators = _Operators(query)
         root = self._operator(operators, pattern, mask, self._trees.chosen[pattern].root, pattern)
-        if len(core.aliases) == len(query.aliases):
-            return QueryPlan(query, tuple(operators.made))
-        rest = [SubQuery(frozenset({alias})) for alias in query.aliases if alias not in core.aliases]
-        return _grafted(joined_parts(query, (core, *rest)), core, operators.made, root)
+        return _completed(query, core, operators, root)
+
+    def viewing_part(self, one: Viewing) -> QueryPlan:
+        mask, key = self._problem.full(one.pattern), self._trees.chosen[one.pattern].root
+        fragment = self._fragment(key, one.pattern, mask)
+        numbers = self._problem.numbers[one.pattern, mask]
+        names = tuple((alias, f"p{numbers[there]}") for alias, there in one.names.items())
+        core, operators = SubQuery(frozenset(one.names)), _Operators(one.query)
+        root = operators.add(core, view=View(_name(key), fragment.root.name, names))
+        return _completed(one.query, core, operators, root)
 
     def _operator(self, operators: _Operators, pattern: int, mask: int, key: Key, owner: int | Key) -> PlanOperator:
         """The operator that finds a sub-pattern within a part: a leaf, a view of a fragment, or a join."""
@@ -122,6 +145,14 @@ class _Operators:
         name = f"o{len(self.made) + 1}"
         self.made.append(PlanOperator(name, sub_query, tuple(one.name for one in inputs), view=view))
         return self.made[-1]
+
+
+def _completed(query: Query, core: SubQuery, operators: _Operators, root: PlanOperator) -> QueryPlan:
+    """The plan of a query from the operators that find its plain events; groups and NOTs come on top."""
+    if len(core.aliases) == len(query.aliases):
+        return QueryPlan(query, tuple(operators.made))
+    rest = [SubQuery(frozenset({alias})) for alias in query.aliases if alias not in core.aliases]
+    return _grafted(joined_parts(query, (core, *rest)), core, operators.made, root)
 
 
 def _grafted(plan: QueryPlan, core: SubQuery, operators: Sequence[PlanOperator], root: PlanOperator) -> QueryPlan:

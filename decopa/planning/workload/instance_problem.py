@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 
-from costmodel.instances import Pair, instances
+from costmodel.papers.instances import Pair, instances
 from decopa.planning.workload.mcep import TypePattern
 from decopa.planning.workload.multitree import MultiTree, TreeProblem
 from decopa.planning.workload.problem import QueryProblem

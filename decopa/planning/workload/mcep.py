@@ -8,7 +8,7 @@ import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from costmodel.instances import Pair, instances
+from costmodel.papers.instances import Pair, instances
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,14 @@ Rows then lead from a host to itself or to a later one, never back, so hosts can
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import networkx as nx
 
 from decopa.errors import PlanError
 from decopa.planning.plan import Plan, PlanOperator, QueryPlan
+from decopa.planning.roles import Rule
 
 #: The load of one operator of a part, in any unit that is the same for all.
 Load = Callable[[int, PlanOperator], float]
@@ -24,24 +25,51 @@ def even(part: int, operator: PlanOperator) -> float:
     return 1.0
 
 
-def packed(plan: Plan, hosts: int, load: Load = even) -> Plan:
-    """The plan with one unit for each operator, on at most `hosts` hosts that all parts share; the most that a host
-    has to do is as little as runs of the order allow."""
+def packed(plan: Plan, hosts: int, load: Load = even, rate: Load | None = None) -> Plan:
+    """The plan on at most `hosts` hosts that all parts share; the most that a host has to do is as little as runs of
+    the order allow.
+
+    Each operator has one unit. With `rate`, which says how many rows an operator puts out, a join that has to do more
+    than a host's share has several: its input of more rows is dealt out among them, the other is broadcast.
+    """
     if hosts < 1:
         raise PlanError(f"a plan needs at least one unit, got {hosts}")
     if any(part.slices > 1 for part in plan.parts):
         raise PlanError("a plan with slices (strategy `rip`) shares no units with others; use another strategy")
     order = [(part, name) for part in part_order(plan) for name in _operator_order(plan.parts[part])]
     loads = [max(0.0, load(part, plan.parts[part].operator(name))) for part, name in order]
-    host_of = dict(zip(order, runs(loads, hosts), strict=True))
+    dealt = {} if rate is None else _dealt_out(plan, dict(zip(order, loads, strict=True)), hosts, rate)
+    shares = [(place, own / units) for place, own in zip(order, loads, strict=True)
+              for units in [dealt[place][0] if place in dealt else 1] for _ in range(units)]  # fmt: skip
+    hosts_of: dict[tuple[int, str], dict[int, None]] = {}
+    for (place, _), host in zip(shares, runs([share for _, share in shares], hosts), strict=True):
+        hosts_of.setdefault(place, {})[host] = None
+    # An operator whose units would share a host has one unit less; with one unit nothing is dealt out.
+    inputs = {(part, dealt[part, name][1]) for part, name in dealt if len(hosts_of[part, name]) > 1}
     parts = []
     for number, part in enumerate(plan.parts):
-        operators = (
-            replace(one, units=1, partitioned=False, hosts=(host_of[number, one.name],) if one.inputs else ())
-            for one in part.operators
-        )
+        operators = []
+        for one in part.operators:
+            mine = tuple(hosts_of.get((number, one.name), ()))
+            flag = (number, one.name) in inputs
+            operators.append(replace(one, units=max(1, len(mine)), partitioned=flag, hosts=mine))
         parts.append(replace(part, operators=tuple(operators)))
     return Plan(tuple(parts), hosts)
+
+
+def _dealt_out(
+    plan: Plan, loads: Mapping[tuple[int, str], float], hosts: int, rate: Load
+) -> dict[tuple[int, str], tuple[int, str]]:
+    """The units of each join that has more to do than a host's share, and the input that is dealt out among them."""
+    share, found = sum(loads.values()) / hosts, {}
+    for (place, name), own in loads.items():
+        part = plan.parts[place]
+        operator = part.operator(name)
+        units = min(hosts, round(own / share)) if share else 1
+        sources = [one for one in part.inputs(operator) if part.successors(one) == (operator,)]
+        if units > 1 and part.rule(operator) is Rule.JOIN and sources:
+            found[place, name] = units, max(sources, key=lambda one: rate(place, one)).name
+    return found
 
 
 def part_order(plan: Plan) -> list[int]:

@@ -13,17 +13,19 @@ from costmodel.capacity import Capacity
 from costmodel.formulas import RateModel
 from costmodel.statistics import Statistics
 from decopa.choices import Reading
-from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan, QueryPlan
 from decopa.planning.price import price_plan
-from decopa.planning.workload.build import plan_of
+from decopa.planning.strategies.left_deep import left_deep
+from decopa.planning.workload.build import Viewing, plan_of
 from decopa.planning.workload.instance_problem import QueryInstances
 from decopa.planning.workload.multitree import MultiTree
+from decopa.planning.workload.next_prefixes import with_shared_beginnings
 from decopa.planning.workload.packing import packed
 from decopa.planning.workload.problem import MAX_SHARED_POSITIONS, QueryProblem
 from decopa.planning.workload.response import Budget, Responder, best_responses
 from decopa.planning.workload.search import LocalSearch
 from decopa.planning.workload.statistics import part_statistics
+from decopa.planning.workload.templates import Pricing, templates
 from decopa.query.canonical import shareable_aliases
 from decopa.query.query import Query
 
@@ -45,16 +47,21 @@ def plan_shared(branches: Sequence[Query], planning: WorkloadPlanning, *, units:
     """A plan of OR-free queries on `units` units that all of them share."""
     plan = _unpacked(branches, planning, strategy)
     known = part_statistics(plan, [planning.statistics[branch] for branch in branches])
-    loads = [_loads(part, one, planning) for part, one in zip(plan.parts, known, strict=True)]
-    return packed(plan, units, lambda part, operator: loads[part][operator.name])
+    figures = [_figures(part, one, planning) for part, one in zip(plan.parts, known, strict=True)]
+    return packed(
+        plan,
+        units,
+        lambda part, operator: figures[part][operator.name][0],
+        lambda part, operator: figures[part][operator.name][1],
+    )
 
 
-def _loads(part: QueryPlan, known: Statistics | None, planning: WorkloadPlanning) -> dict[str, float]:
-    """The share of a unit's time that each operator takes."""
+def _figures(part: QueryPlan, known: Statistics | None, planning: WorkloadPlanning) -> dict[str, tuple[float, float]]:
+    """The share of a unit's time that each operator takes, and the matches that it puts out in a window."""
     if known is None:
-        return {one.name: 0.0 for one in part.operators}
+        return {one.name: (0.0, 0.0) for one in part.operators}
     priced = price_plan(part, known, planning.capacity, reading=planning.reading, model=planning.model)
-    return {one.operator.name: one.busy_share for one in priced.operators}
+    return {one.operator.name: (one.busy_share, one.output_rate) for one in priced.operators}
 
 
 def _unpacked(branches: Sequence[Query], planning: WorkloadPlanning, strategy: str) -> Plan:
@@ -62,7 +69,13 @@ def _unpacked(branches: Sequence[Query], planning: WorkloadPlanning, strategy: s
         return Plan(tuple(left_deep(branch) for branch in branches))
     shareable = [place for place, one in enumerate(branches) if _may_share(one)]
     kind = QueryInstances if strategy.startswith("mcep") else QueryProblem
-    problem = kind([branches[place] for place in shareable], planning.statistics, planning.capacity, planning.model)
+    pricing = Pricing(planning.statistics, planning.capacity, planning.model)
+    found = templates(branches, shareable, pricing) if strategy == "shared" else []
+    in_template = {place: (template, names) for template in found for place, names in template.names.items()}
+    shareable = [place for place in shareable if place not in in_template]
+    statistics = {**planning.statistics, **{template.query: template.statistics for template in found}}
+    planned = [*(branches[place] for place in shareable), *(template.query for template in found)]
+    problem = kind(planned, statistics, planning.capacity, planning.model)
     if strategy == "reordering-only":
         return _reordered(branches, planning, problem, shareable)
     if strategy == "sharing-only":
@@ -74,8 +87,12 @@ def _unpacked(branches: Sequence[Query], planning: WorkloadPlanning, strategy: s
     else:
         trees = best_responses(problem, Budget(planning.seconds))
     pattern_of = {place: pattern for pattern, place in enumerate(shareable)}
-    parts: list[QueryPlan | int] = []
+    parts: list[QueryPlan | Viewing | int] = []
     for place, branch in enumerate(branches):
+        if place in in_template:
+            template, names = in_template[place]
+            parts.append(Viewing(branch, planned.index(template.query), names))
+            continue
         pattern = pattern_of.get(place)
         # A query with KL or NOT that shares nothing is better off with groups and NOTs where they cost least.
         if pattern is not None and (_is_plain(branch) or _shares(trees, pattern) or strategy == "sharing-only"):
@@ -84,7 +101,7 @@ def _unpacked(branches: Sequence[Query], planning: WorkloadPlanning, strategy: s
         if pattern is not None:
             trees.remove(pattern)
         parts.append(planning.alone(branch))
-    return plan_of(problem, trees, parts)
+    return with_shared_beginnings(plan_of(problem, trees, parts))
 
 
 def _reordered(

@@ -131,14 +131,20 @@ class Responder:
 def best_responses(
     problem: TreeProblem, budget: Budget | None = None, *, responder: Responder | None = None
 ) -> MultiTree:
-    """A multitree that no pattern alone can improve, nor any joint move that was tried."""
+    """A multitree that no pattern alone can improve, nor any joint move that was tried: the cheaper one of what is
+    found from every pattern's own best tree, and from trees that were added one after the other."""
     over = (budget or Budget()).deadline()
     responder = responder or Responder(problem)
-    trees = MultiTree()
-    for pattern in range(problem.patterns):
-        trees.add(pattern, responder.best(pattern, trees))
-    _respond(problem, responder, trees, range(problem.patterns), over)
-    return _joint_moves(problem, responder, trees, over)
+    found: list[MultiTree] = []
+    for alone in (False, True):
+        if found and over():
+            break
+        trees = MultiTree()
+        for pattern in range(problem.patterns):
+            trees.add(pattern, responder.best(pattern, None if alone else trees))
+        _respond(problem, responder, trees, range(problem.patterns), over)
+        found.append(_joint_moves(problem, responder, trees, over))
+    return min(found, key=lambda one: one.cost)
 
 
 def _respond(

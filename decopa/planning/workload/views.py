@@ -8,7 +8,7 @@ from decopa.planning.plan import Plan, PlanOperator, QueryPlan, View
 from decopa.planning.subquery import SubQuery
 from decopa.planning.times import needed_times
 from decopa.query.canonical import Residue, residue
-from decopa.query.predicate import Attr, aliases_of, attributes
+from decopa.query.conditions.predicate import Attr, aliases_of, attributes
 from decopa.query.query import Query
 
 
@@ -31,7 +31,7 @@ def needed_attributes(query: Query, sub_query: SubQuery, left: Residue) -> froze
     aliases = sub_query.aliases
     needed = {attr for predicate in left.conditions for attr in attributes(predicate)}
     needed |= {Attr(alias, "ts") for pair in left.order for alias in pair}
-    for predicate in query.where:
+    for predicate in query.conditions:
         if not aliases_of(predicate) <= aliases:
             needed |= {attr for attr in attributes(predicate) if attr.alias in aliases}
     needed |= {attr for one in query.having for attr in attributes(one) if attr.alias in aliases}

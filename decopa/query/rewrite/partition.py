@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from decopa.query.analysis import Structure, alternatives, structure
-from decopa.query.predicate import Attr, Compare, Predicate
+from decopa.query.conditions.predicate import Attr, Compare, Predicate
 from decopa.query.query import Query
 
 

@@ -14,8 +14,8 @@ import itertools
 from dataclasses import replace
 
 from decopa.errors import QueryError
+from decopa.query.conditions.predicate import Attr, Compare, Predicate, aliases_of
 from decopa.query.pattern import EventRef, Next, Not, Seq
-from decopa.query.predicate import Attr, Compare, Predicate, aliases_of
 from decopa.query.query import Query
 
 STRATEGIES = ("any", "next", "contiguous")

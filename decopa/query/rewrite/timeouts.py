@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from decopa.errors import QueryError
+from decopa.query.conditions.predicate import Predicate, aliases_of
 from decopa.query.output import needed_attributes
 from decopa.query.pattern import ANY_TYPE, EventRef, Kleene, Next, Not, Pattern, Seq, leaves
-from decopa.query.predicate import Predicate, aliases_of
 from decopa.query.query import Query
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from costmodel.conditions import EventConditions
-from costmodel.events import EventColumns, Ints
+from costmodel.sampling.conditions import EventConditions
+from costmodel.sampling.events import EventColumns, Ints
 from decopa.query.analysis import Negation
 from decopa.query.binding import BoundQuery
 from decopa.query.pattern import types_text

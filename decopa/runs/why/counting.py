@@ -11,11 +11,11 @@ import numpy as np
 from actors.columnar.jit import interpreted
 from actors.group import Limits
 from decopa.errors import DecoPaError, LimitError, QueryError, StatisticsError
-from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan
+from decopa.planning.strategies.left_deep import left_deep
 from decopa.query.binding import missing_types
+from decopa.query.conditions.predicate import attributes
 from decopa.query.pattern import ANY_TYPE, leaves
-from decopa.query.predicate import attributes
 from decopa.query.query import Query
 from decopa.query.schema import Kind
 from decopa.runs.measure import event_columns

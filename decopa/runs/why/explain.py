@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.conditions import EventConditions
-from costmodel.events import EventColumns, Ints
+from costmodel.sampling.conditions import EventConditions
+from costmodel.sampling.events import EventColumns, Ints
 from decopa.query import analysis
 from decopa.query.binding import BoundQuery, bind
-from decopa.query.predicate import Predicate, aliases_of
+from decopa.query.conditions.predicate import Predicate, aliases_of
 from decopa.query.query import Query
 from decopa.runs.why.blockers import blocking
 from decopa.runs.why.misses import condition_misses, window_misses

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.events import Array, EventColumns, Ints
+from costmodel.sampling.events import Array, EventColumns, Ints
 from decopa.query.binding import BoundQuery
+from decopa.query.conditions.predicate import Attr, Compare, Expr, Node, Predicate, aliases_of, attributes, rewrite
+from decopa.query.conditions.typing import column_of_expression
+from decopa.query.conditions.vector import ColumnEvaluator
 from decopa.query.names import duration_text
-from decopa.query.predicate import Attr, Compare, Expr, Node, Predicate, aliases_of, attributes, rewrite
 from decopa.query.schema import NULL, Column, Kind
-from decopa.query.typing import column_of_expression
-from decopa.query.vector import ColumnEvaluator
 from decopa.runs.why.parts import Miss
 
 Mask = npt.NDArray[np.bool_]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from decopa.errors import QueryError
+from decopa.query.conditions.predicate import aliases_of
 from decopa.query.names import duration_text
 from decopa.query.pattern import (
     And,
@@ -21,7 +22,6 @@ from decopa.query.pattern import (
     leaves,
     with_children,
 )
-from decopa.query.predicate import aliases_of
 from decopa.query.query import MAX_WINDOW_US, Query
 from decopa.runs.why.parts import Relaxation
 

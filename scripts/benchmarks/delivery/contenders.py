@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import decopa
-from actors.outlet import OutletSpec
+from actors.sinks.outlet import OutletSpec
 from cluster.local import LocalRuntime
 from decopa.choices import Order
 from decopa.runs.folder import MatchFolder

@@ -27,6 +27,9 @@ THREE_INEQUALITIES: tuple[Comparison, ...] = (
     ("b", "x", "<", "c", "x"),
     ("a", "y", "<", "c", "y"),
 )
+#: (name, how events follow, whether they have equal keys)
+NEXT_CASES = (("next", "next", False), ("next-keyed", "next", True), ("contiguous", "contiguous", False))
+NEXT_WINDOW_US = 240_000  # 80 candidates of each type at 1,000 events a second
 EQUAL_KEYS: tuple[Comparison, ...] = (
     ("a", "k", "=", "b", "k"),
     ("b", "k", "=", "c", "k"),
@@ -67,6 +70,7 @@ def catalogue(data: Path) -> dict[str, Case]:
         for part in (1, 2, 4)
     ]
     cases += [_keyed(rate) for rate in (500, 1000, 2000)]
+    cases += [_following(name, way, keyed=keyed) for name, way, keyed in NEXT_CASES]
     cases.append(
         Case(
             "google",
@@ -112,6 +116,39 @@ def _keyed(rate: int) -> Case:
         SequenceQuery(positions, EQUAL_KEYS, KEY_WINDOW_US, key="k", buckets_per_window=2),
         lambda events: make_events("key4", events=events, seed=1, mean_gap_us=1e6 / rate),
         rate,
+    )
+
+
+def _following(name: str, way: str, *, keyed: bool) -> Case:
+    """NEXT(A, B, C) over distinct times, where each first event has one match at most."""
+    comparisons = EQUAL_KEYS[:2] if keyed else ()
+    title = {"next": "the next B, then the next C", "contiguous": "A, B and C with nothing in between"}[way]
+    return Case(
+        name,
+        "next",
+        f"{title}{', equal keys' if keyed else ''}, {NEXT_WINDOW_US / 1000:g} ms window, 1,000 events/s",
+        SequenceQuery(
+            (("a", "A"), ("b", "B"), ("c", "C")),
+            comparisons,
+            NEXT_WINDOW_US,
+            key="k" if keyed else None,
+            following=way,
+        ),
+        next_events,
+    )
+
+
+def next_events(events: int) -> pa.Table:
+    """Three types equally often, 100 keys, one event a millisecond: no two share a time."""
+    rng = np.random.default_rng(1)
+    codes = rng.integers(0, 3, events).astype(np.int32)
+    return pa.table(
+        {
+            "id": np.arange(events),
+            "ts": np.arange(events) * 1000,
+            "type": pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(["A", "B", "C"])),
+            "k": rng.integers(0, 100, events),
+        }
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from scripts.benchmarks.peers import flink_job
 from scripts.benchmarks.peers.job import Job, Outcome, answer
+from scripts.benchmarks.peers.query import FOLLOWING, SequenceQuery
 
 ROOT = Path(__file__).resolve().parents[3]
 OURS = ROOT / ".venv"
@@ -25,11 +26,21 @@ class Contender:
     form: str = ""
     batch_events: int = 0
     baseline: str = "decopa local"
+    #: The queries that it can run, by the way in which events follow.
+    following: tuple[str, ...] = ("any",)
 
     @property
     def tool(self) -> str:
         """decopa, flink, duckdb or spark: what --skip takes."""
         return self.measured_by.removesuffix("_worker")
+
+    def reason_against(self, query: SequenceQuery) -> str | None:
+        """Why it cannot run a query; None if it can."""
+        if query.following not in self.following:
+            return f"it has no form for events that follow by '{query.following}'"
+        if self.form == "asof" and any(operator != "=" for _, _, operator, _, _ in query.comparisons):
+            return "an ASOF join skips by equal keys only"
+        return None
 
     @property
     def environment(self) -> Path:
@@ -39,15 +50,16 @@ class Contender:
 #: What the Ray runtime is compared with: it puts matches in order, too.
 IN_ORDER = "decopa local, ordered table"
 CONTENDERS = (
-    Contender("decopa local", "decopa_worker", "local"),
-    Contender("decopa local, batches of 10,000", "decopa_worker", "local", 10_000),
-    Contender("decopa local, batches of 1,000", "decopa_worker", "local", 1_000),
-    Contender(IN_ORDER, "decopa_worker", "table"),
-    Contender("decopa ray, all of Ray on one core", "decopa_worker", "ray", baseline=IN_ORDER),
-    Contender("decopa ray, all cores", "decopa_worker", "ray-all-cores", baseline=IN_ORDER),
-    Contender("FlinkCEP", "flink"),
+    Contender("decopa local", "decopa_worker", "local", following=FOLLOWING),
+    Contender("decopa local, batches of 10,000", "decopa_worker", "local", 10_000, following=FOLLOWING),
+    Contender("decopa local, batches of 1,000", "decopa_worker", "local", 1_000, following=FOLLOWING),
+    Contender(IN_ORDER, "decopa_worker", "table", following=FOLLOWING),
+    Contender("decopa ray, all of Ray on one core", "decopa_worker", "ray", baseline=IN_ORDER, following=FOLLOWING),
+    Contender("decopa ray, all cores", "decopa_worker", "ray-all-cores", baseline=IN_ORDER, following=FOLLOWING),
+    Contender("FlinkCEP", "flink", following=FOLLOWING),
     Contender("DuckDB, plain join", "duckdb_worker", "plain"),
     Contender("DuckDB, time-bucket join", "duckdb_worker", "bucket"),
+    Contender("DuckDB, ASOF join", "duckdb_worker", "asof", following=("next",)),
     Contender("DuckDB, batches of 10,000", "duckdb_worker", "batches", 10_000, "decopa local, batches of 10,000"),
     Contender("DuckDB, batches of 1,000", "duckdb_worker", "batches", 1_000, "decopa local, batches of 1,000"),
     Contender("Spark SQL, plain join", "spark_worker", "plain"),

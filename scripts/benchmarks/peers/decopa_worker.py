@@ -16,11 +16,11 @@ import pyarrow.parquet as pq
 
 import decopa
 from actors.group import Limits
-from actors.outlet import OutletSpec
+from actors.sinks.outlet import OutletSpec
 from cluster.local import DEFAULT_BATCH_SIZE, LocalRuntime
 from decopa.choices import Order
-from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan
+from decopa.planning.strategies.left_deep import left_deep
 from scripts.benchmarks.peers.job import Job, Outcome, worker
 from scripts.benchmarks.peers.ladder import repeated
 from scripts.benchmarks.peers.query import SequenceQuery

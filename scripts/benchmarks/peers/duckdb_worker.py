@@ -1,4 +1,4 @@
-"""DuckDB on one thread: plain join, time-bucket join, and the time-bucket join in micro-batches.
+"""DuckDB on one thread: plain join, time-bucket join, ASOF join, and the time-bucket join in micro-batches.
 
 For the joins the events are loaded before the clock starts. In micro-batches each batch arrives as an Arrow table with
 the events before it that may still matter; Arrow slices cost nothing, so keeping that window is free for DuckDB.
@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from scripts.benchmarks.peers.job import Job, Outcome, worker
 from scripts.benchmarks.peers.ladder import climb, repeated
-from scripts.benchmarks.peers.sql import bucket_join, plain_join
+from scripts.benchmarks.peers.sql import asof_join, bucket_join, plain_join
 
 
 def run(job: Job) -> Outcome:
@@ -30,7 +30,13 @@ def run(job: Job) -> Outcome:
             limit_s=job.limit_s,
             repeat=job.repeat,
         )
-    sql = plain_join(job.query) if job.form == "plain" else bucket_join(job.query, "duckdb")
+    sql = (
+        plain_join(job.query)
+        if job.form == "plain"
+        else asof_join(job.query)
+        if job.form == "asof"
+        else bucket_join(job.query, "duckdb")
+    )
     outcome = climb(
         lambda events: _joined(connection, sql, trace.slice(0, events), 2 * job.limit_s),
         trace.num_rows,

@@ -75,6 +75,7 @@ def settings(job: Job, trace: Path) -> dict[str, object]:
         "types": ",".join(str(types.index(type_name)) for _, type_name in query.positions),
         "comparisons": ";".join(comparisons),
         "window": query.window_us,
+        "following": query.following,
         "key": -1 if query.key is None else values[query.key],
         "limit": job.limit_s,
         "warm_up": WARM_UP_S,

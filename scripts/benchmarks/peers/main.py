@@ -115,6 +115,9 @@ def run_case(case: Case, options: argparse.Namespace, folder: Path, command: str
     for contender in CONTENDERS:
         if contender.tool in options.skip:
             continue
+        if reason := contender.reason_against(case.query):
+            print(f"  {contender.name:36}left out: {reason}", flush=True)
+            continue
         try:
             outcome = measure(contender, job, folder)
         except ContenderFailed as err:

@@ -1,4 +1,8 @@
-"""A sequence query that every contender can be told: decopa's text here, SQL in `sql`, FlinkCEP's in `flink_job`."""
+"""A sequence query that every contender can be told: decopa's text here, SQL in `sql`, FlinkCEP's in `flink_job`.
+
+`following` says which events follow: `any` that fits (SEQ, FlinkCEP's followedByAny), the `next` that fits (NEXT with
+FILTER, followedBy), or the very next event of the stream, which must fit (`contiguous`: STRICT, FlinkCEP's next).
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from typing import Any
 #: `a.x < b.x` as ("a", "x", "<", "b", "x"); the alias that comes first in the sequence stands first.
 Comparison = tuple[str, str, str, str, str]
 OPERATORS = ("<", "<=", ">", ">=", "=")
+FOLLOWING = ("any", "next", "contiguous")
 
 
 @dataclass(frozen=True)
@@ -23,8 +28,11 @@ class SequenceQuery:
     window_us: int
     key: str | None = None
     buckets_per_window: int = 1
+    following: str = "any"
 
     def __post_init__(self) -> None:
+        if self.following not in FOLLOWING:
+            raise ValueError(f"unknown way to follow '{self.following}'; known: {', '.join(FOLLOWING)}")
         places = {alias: place for place, alias in enumerate(self.aliases)}
         for first, _, operator, second, _ in self.comparisons:
             if operator not in OPERATORS:
@@ -49,9 +57,13 @@ class SequenceQuery:
     @property
     def text(self) -> str:
         """The query in decopa's language."""
-        pattern = ", ".join(f"{type_name} {alias}" for alias, type_name in self.positions)
-        where = " AND ".join(f"{a}.{x} {operator} {b}.{y}" for a, x, operator, b, y in self.comparisons)
-        return f"PATTERN SEQ({pattern}){f' WHERE {where}' if where else ''} WITHIN {duration_text(self.window_us)}"
+        events = ", ".join(f"{type_name} {alias}" for alias, type_name in self.positions)
+        name = {"any": "SEQ", "next": "NEXT", "contiguous": "STRICT"}[self.following]
+        conditions = [f"{a}.{x} {operator} {b}.{y}" for a, x, operator, b, y in self.comparisons]
+        if self.following == "next":
+            conditions = [f"FILTER({condition})" for condition in conditions]
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        return f"PATTERN {name}({events}){where} WITHIN {duration_text(self.window_us)}"
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -60,13 +72,15 @@ class SequenceQuery:
             "window_us": self.window_us,
             "key": self.key,
             "buckets_per_window": self.buckets_per_window,
+            "following": self.following,
         }
 
     @staticmethod
     def from_json(record: dict[str, Any]) -> SequenceQuery:
         positions = tuple((alias, type_name) for alias, type_name in record["positions"])
         comparisons = tuple((a, x, operator, b, y) for a, x, operator, b, y in record["comparisons"])
-        return SequenceQuery(positions, comparisons, record["window_us"], record["key"], record["buckets_per_window"])
+        window_us, key, buckets = record["window_us"], record["key"], record["buckets_per_window"]
+        return SequenceQuery(positions, comparisons, window_us, key, buckets, record.get("following", "any"))
 
 
 def duration_text(duration_us: int) -> str:

@@ -3,6 +3,8 @@
 The plain join is what one writes first: a self-join with bounds on the times. The time-bucket join is a rewrite by
 hand: time is cut into buckets, the last event keeps its bucket, every earlier event is copied into the buckets in which
 the last one may lie, so that the window becomes an equi-join on the bucket plus a residual check.
+
+The ASOF join of DuckDB finds the next event that is later and has equal keys; other conditions it cannot skip by.
 """
 
 from __future__ import annotations
@@ -56,6 +58,21 @@ def bucket_join(query: SequenceQuery, dialect: Dialect, *, fresh_from: int | Non
         joins.append(f"JOIN {alias} ON {' AND '.join(on)}")
         joined.insert(0, alias)
     return f"WITH {', '.join(tables)} SELECT {_ids(query)} FROM {last} {' '.join(joins)}"
+
+
+def asof_join(query: SequenceQuery) -> str:
+    """The next event of each type, one ASOF join after the other, forward and strict."""
+    types = dict(query.positions)
+    first, *others = query.aliases
+    names = ", ".join(query.attributes)
+    columns = "id, ts" + (f", {names}" if names else "")
+    found = f"(SELECT {columns} FROM events WHERE type = '{types[first]}') {first}"
+    for before, alias in itertools.pairwise(query.aliases):
+        on = [f"{before}.ts < {alias}.ts", *_conditions(query, alias, query.aliases[: query.aliases.index(alias)])]
+        found += (
+            f" ASOF JOIN (SELECT {columns} FROM events WHERE type = '{types[alias]}') {alias} ON {' AND '.join(on)}"
+        )
+    return f"SELECT {_ids(query)} FROM {found} WHERE {others[-1]}.ts - {first}.ts <= {query.window_us}"
 
 
 def _ids(query: SequenceQuery) -> str:

@@ -6,7 +6,6 @@ delivers. So the stream's own sequence numbers are the only truth, and they are 
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import time
@@ -21,11 +20,12 @@ from shuffler.rows.events import TraceColumns
 from shuffler.source.dead_letters import DeadLetters
 from shuffler.source.live.address import SourceAddress
 from shuffler.source.live.interface import Arrival
-from shuffler.source.live.nats_connection import ANSWER_S, NatsConnection, said
+from shuffler.source.live.nats_connection import NatsConnection, said
+from shuffler.source.live.nats_pull import NatsPull
 from shuffler.source.live.payloads import PayloadReader, Records
 
 _LOG = logging.getLogger("decopa")
-_MOST_RECORDS, _FIRST_RECORDS = 2_000, 500
+_FIRST_RECORDS = 500
 #: Pauses between attempts to have a consumer again.
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
 #: A stream that brings nothing for this long is asked whether it has something.
@@ -40,7 +40,7 @@ class NatsSource:
     def __init__(self, address: SourceAddress, columns: TraceColumns, letters: DeadLetters) -> None:
         self._address = address
         self.name, self.identity = address.name, address.identity
-        self._consumer: Any = None
+        self._consumer: NatsPull | None = None
         self._at, self._delivered, self._pending = 1, 0, 0
         self._down_since: float | None = None
         self._failures, self._retry_at, self._heard_at = 0, 0.0, time.monotonic()
@@ -66,7 +66,7 @@ class NatsSource:
     def poll(self, wait_s: float, but: Collection[str] = ()) -> Sequence[Arrival] | None:
         if self._stop is not None and (self._at > self._stop or (self._consumer is not None and not self._pending)):
             return None
-        messages = self._fetched(_MOST_RECORDS, wait_s)
+        messages = self._fetched(wait_s)
         return [self._arrival(messages)] if messages else ()
 
     def lag(self) -> Mapping[str, int]:
@@ -89,15 +89,14 @@ class NatsSource:
         records = Records("", payloads, sequences, times if self._address.record_time else None)
         return self._payloads.arrival(records, {"": self._at})
 
-    def _fetched(self, most: int, wait_s: float) -> list[_Delivery]:
+    def _fetched(self, wait_s: float) -> list[_Delivery]:
         """What has come. Whatever goes wrong is tried again, with longer and longer pauses, and told once."""
         if time.monotonic() < self._retry_at:
             time.sleep(wait_s)
             return []
         try:
-            if self._consumer is None:
-                self._make_consumer()
-            messages = self._server.run(self._fetch(most, wait_s), wait_s + ANSWER_S)
+            consumer = self._consumer or self._made_consumer()
+            messages = consumer.take(wait_s)
         except TraceError:
             raise
         except Exception as err:  # the client has a dozen kinds of errors for a server that is away
@@ -108,12 +107,6 @@ class NatsSource:
         if time.monotonic() - self._heard_at > _DOUBT_S:
             self._forget_consumer()  # it may be gone without a word; a new one costs a question
             self._heard_at = time.monotonic()
-        return []
-
-    async def _fetch(self, most: int, wait_s: float) -> list[Any]:
-        with contextlib.suppress(self._nats.errors.TimeoutError, asyncio.TimeoutError):
-            found: list[Any] = await self._consumer.fetch(most, timeout=wait_s)
-            return found
         return []
 
     def _in_sequence(self, messages: list[Any]) -> list[_Delivery]:
@@ -134,7 +127,7 @@ class NatsSource:
         """The first payloads from the start on; waits for one."""
         self._at = self._start
         told = False
-        while not (found := [one.payload for one in self._fetched(_FIRST_RECORDS, 0.3) if one.payload]):
+        while not (found := [one.payload for one in self._fetched(0.3)[:_FIRST_RECORDS] if one.payload]):
             if not told:
                 _LOG.warning("%s has no events yet; waiting for the first one, to see what columns it has", self.name)
                 told = True
@@ -174,7 +167,7 @@ class NatsSource:
             "go on without them with --from earliest, and let the stream keep its events for longer"
         )
 
-    def _make_consumer(self) -> None:
+    def _made_consumer(self) -> NatsPull:
         """A consumer from the next sequence number on; it ends by itself when nobody asks it any more."""
         self._at = self._checked(self._at)
         api, js = self._nats.js.api, self._server.jetstream
@@ -187,19 +180,21 @@ class NatsSource:
             mem_storage=True,
         )
 
-        async def make() -> tuple[Any, int]:
+        async def make() -> tuple[NatsPull, int]:
             made = await js.add_consumer(self._address.topic, config)
-            bound = await js.pull_subscribe_bind(consumer=made.name, stream=self._address.topic)
-            return bound, int(made.num_pending or 0)
+            pull = self._server.pull(self._address.topic, made.name)
+            await pull.start()
+            return pull, int(made.num_pending or 0)
 
-        self._consumer, self._pending = self._server.run(make())
+        self._consumer, self._pending = consumer, _ = self._server.run(make())
         self._delivered = 0
+        return consumer
 
     def _forget_consumer(self) -> None:
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             with contextlib.suppress(Exception):  # it may be gone, and its server with it
-                self._server.run(consumer.unsubscribe(), 1.0)
+                self._server.run(consumer.stop(), 1.0)
 
     def _trouble(self, err: Exception) -> None:
         self._forget_consumer()

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from decopa.errors import TraceError
 from shuffler.source.live.address import SourceAddress
 from shuffler.source.live.kafka import client_settings
+from shuffler.source.live.nats_pull import NatsPull
 
 ANSWER_S = 5.0
 Result = TypeVar("Result")
@@ -53,6 +54,10 @@ class NatsConnection:
     @property
     def jetstream(self) -> Any:
         return self._connection.jetstream(timeout=ANSWER_S)
+
+    def pull(self, stream: str, consumer: str) -> NatsPull:
+        """Reads this consumer, once it is started."""
+        return NatsPull(self._connection, stream, consumer, self.client.js.api.DEFAULT_PREFIX)
 
     @property
     def is_connected(self) -> bool:

@@ -12,11 +12,11 @@ from cluster.options import RayOptions
 from costmodel.capacity import Capacity
 from decopa.choices import Objective
 from decopa.language.text.parser import parse
-from decopa.planning.baselines import state_parallel
 from decopa.planning.plan import Plan
+from decopa.planning.strategies.baselines import state_parallel
 from decopa.runs.measure import measure
-from decopa.runs.scale_points import PointKey
-from decopa.runs.scale_test import ScaleSettings, ScaleTest
+from decopa.runs.scaling.scale_points import PointKey
+from decopa.runs.scaling.scale_test import ScaleSettings, ScaleTest
 from decopa.traces.synthetic import SyntheticSpec
 from shuffler.exchange.channel import Message
 from shuffler.exchange.outbox import FlushPolicy

@@ -6,8 +6,8 @@ import pytest
 
 from cluster.spark.handover import Reach, handed_after
 from decopa.language.text.parser import parse_workload
-from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan
+from decopa.planning.strategies.left_deep import left_deep
 
 
 def reach(*queries: str) -> Reach:

@@ -13,7 +13,7 @@ import pytest
 from cluster.spark.results import to_spark
 from cluster.spark.stats import MIN_SLICES, SamplePlan, TypeCounts, measure_on_spark
 from cluster.spark.traces import read_trace
-from costmodel.estimate import Estimate, estimate_statistics
+from costmodel.sampling.estimate import Estimate, estimate_statistics
 from costmodel.stats_file import from_json, to_json
 from decopa.errors import StatisticsError, TraceError
 from decopa.language.text.parser import parse

@@ -8,9 +8,9 @@ from decopa.errors import QueryError
 from decopa.language.builder import event, kleene, over, seq
 from decopa.language.builder import query as query_of
 from decopa.language.text.parser import parse
+from decopa.query.conditions.predicate import Over, figures
 from decopa.query.output import Ranking
 from decopa.query.pattern import Except, Kleene
-from decopa.query.predicate import Over, figures
 
 
 def test_until_is_an_exception_to_the_group() -> None:

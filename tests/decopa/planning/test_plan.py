@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from decopa.errors import PlanError
 from decopa.language.text.parser import parse
-from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import MAX_UNITS, Plan, PlanOperator, QueryPlan
 from decopa.planning.roles import Rule
+from decopa.planning.strategies.left_deep import left_deep
 from decopa.planning.subquery import SubQuery, negated_part, whole
 from tests.support.plan_text import leaves, operator, plan_of
 from tests.support.plans import plans

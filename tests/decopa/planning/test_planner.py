@@ -20,13 +20,13 @@ from costmodel.throughput import AssignedOperator, is_throughput_valid, load_at
 from decopa.choices import COST_BASED, Reading
 from decopa.errors import PlanError, StatisticsError
 from decopa.language.text.parser import parse
-from decopa.planning.exhaustive import best_assignment
 from decopa.planning.plan import QueryPlan
 from decopa.planning.planner import plan_workload
 from decopa.planning.price import operator_prices, price_plan, units_of
 from decopa.planning.split import Split, SplitSpace, Step, split_of
+from decopa.planning.strategies.exhaustive import best_assignment
+from decopa.planning.strategies.units import assign_units
 from decopa.planning.subquery import SubQuery, whole
-from decopa.planning.units import assign_units
 from decopa.planning.validate import violations
 from decopa.query.query import Query
 from tests.support.examples import examples

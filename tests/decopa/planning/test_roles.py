@@ -47,7 +47,6 @@ def test_roles_follow_from_the_sub_queries(
         assert roles.negation == QUERY.negations[0]
         assert inputs[roles.other] == part("c")
     if formed:
-        assert roles.alias == formed
         assert roles.strip(sub_query) == part("ab")
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from decopa.errors import PlanError
 from decopa.language.text.parser import parse
-from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan, PlanOperator, QueryPlan
+from decopa.planning.strategies.left_deep import left_deep
 from decopa.planning.subquery import SubQuery
 from decopa.planning.validate import check_structure, violations
 from decopa.query.query import Query

@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from costmodel.capacity import Capacity
-from costmodel.statistics import Statistics
+from costmodel.statistics import PairSelectivity, Statistics
 from decopa.choices import WORKLOAD_STRATEGIES
 from decopa.errors import PlanError
 from decopa.language.text.parser import parse_workload
@@ -24,6 +25,10 @@ from decopa.planning.workload.mcep import TypePattern
 from decopa.planning.workload.packing import packed, runs
 from decopa.planning.workload.response import Budget, best_responses
 from decopa.planning.workload.search import V4, LocalSearch
+from decopa.query.conditions.predicate import Compare, Literal
+from decopa.query.query import Query
+from decopa.runs.planning import choose_plan
+from decopa.runs.spec import Planning
 from decopa.traces.rule_sets import families, independent
 
 CAPACITY = Capacity.per_second(2e6, 1e8)
@@ -76,6 +81,48 @@ def test_sharing_and_reordering_together_do_less_work_than_either() -> None:
         plan = plan_workload(rules.queries, rules.statistics, CAPACITY, units=1, strategy=strategy, seconds=5).plan
         costs[strategy] = sum(1 for part in plan.parts for operator in part.operators if operator.inputs)
     assert costs["shared"] < costs["reordering-only"] == costs["trivial"]
+
+
+def template(number: int) -> str:
+    return (
+        f"QUERY q{number} PATTERN SEQ(A a, B b) WHERE abs(a.x - b.x) < 0.{number + 1} AND a.k = {number % 3} "
+        f"WITHIN {10 + number} s"
+    )
+
+
+def known_of(queries: Sequence[Query]) -> list[Statistics]:
+    return [Statistics(one.window_us, {"A": 50.0, "B": 50.0}, default_selectivity=0.01) for one in queries]
+
+
+def test_rules_that_differ_in_constants_and_windows_are_views_of_the_weakest() -> None:
+    queries = parse_workload("\n".join(map(template, range(9))))
+    plan = plan_workload(queries, known_of(queries), CAPACITY, units=2, strategy="shared").plan
+    (fragment,) = [part for part in plan.parts if part.fragment]
+    assert set(map(str, fragment.query.where)) == {"abs((p0.x - p1.x)) < 0.9", "p0.k IN (0, 1, 2)"}
+    assert fragment.query.window_us == 18_000_000
+    assert all([one.view is not None for one in part.operators] == [True] for part in plan.parts if not part.fragment)
+
+
+def test_a_rule_that_finds_far_more_than_the_others_of_its_template_stays_on_its_own() -> None:
+    queries = parse_workload("\n".join(f"QUERY q{n} PATTERN SEQ(A a, B b) WHERE a.x - b.x < {n} WITHIN 10 s"
+                                       for n in range(4)))  # fmt: skip
+    rates = {"A": 5000.0, "B": 5000.0}
+    known = [
+        Statistics(10_000_000, rates, alias_pairs=(PairSelectivity("a", "b", share),))
+        for share in (1e-5, 1e-5, 1e-5, 1.0)
+    ]
+    plan = plan_workload(queries, known, CAPACITY, units=1, strategy="shared").plan
+    assert [len(part.views) for part in plan.parts if not part.fragment] == [1, 1, 1, 0]
+
+
+def test_a_view_must_not_lose_matches_to_a_stricter_constant() -> None:
+    queries = parse_workload("\n".join(map(template, range(3))))
+    plan = plan_workload(queries, known_of(queries), CAPACITY, units=1, strategy="shared").plan
+    fragment = plan.parts[0]
+    where = tuple(Compare("<", one.left, Literal(0.15)) if isinstance(one, Compare) else one
+                  for one in fragment.query.where)  # fmt: skip
+    strict = replace(fragment, query=replace(fragment.query, where=where))
+    assert rules_of(replace(plan, parts=(strict, *plan.parts[1:]))) == {"view-cover"}
 
 
 # ------------------------------------------------------------------ rules
@@ -165,8 +212,21 @@ def test_random_packings_never_form_a_circle() -> None:
     for seed in range(50):
         draw = random.Random(seed)
         weight = draw.random
-        again = packed(plan, draw.randint(1, 8), lambda part, operator, weight=weight: weight() ** 3)
+        hosts = draw.randint(1, 8)
+        again = packed(plan, hosts, lambda part, operator, weight=weight: weight() ** 3)
         assert not list(plan_violations(again))
+        several = packed(plan, hosts, lambda part, operator, weight=weight: weight() ** 9, lambda part, operator: 1.0)
+        assert not list(plan_violations(several))
+
+
+def test_a_join_that_has_more_to_do_than_a_hosts_share_has_several_units() -> None:
+    text = "QUERY heavy PATTERN SEQ(A a, B b) WITHIN 10 s QUERY light PATTERN SEQ(C c, D d) WITHIN 10 s"
+    known = Statistics(10_000_000, {"A": 9000.0, "B": 4000.0, "C": 100.0, "D": 100.0}, default_selectivity=1e-4)
+    plan = plan_workload(parse_workload(text), known, CAPACITY, units=4, strategy="shared").plan
+    heavy, light = plan.parts
+    assert heavy.root.units == 4 and heavy.root.hosts == (0, 1, 2, 3) and light.root.units == 1
+    assert [one.partitioned for one in heavy.operators] == [True, False, False]
+    assert not list(plan_violations(plan))
 
 
 def test_runs_of_loads_are_even_and_use_every_host() -> None:
@@ -213,3 +273,30 @@ def test_best_responses_are_not_worse_than_the_searches_of_mcep() -> None:
         for theirs in (annealed, tabu):
             assert avoidable_cost(problem, ours) <= avoidable_cost(problem, theirs) * (1 + 1e-9)
             assert theirs.cost <= neighbourhood.start().cost * (1 + 1e-9)
+
+
+def test_a_query_without_statistics_leaves_what_the_others_share_alone() -> None:
+    queries = parse_workload(TWO + "QUERY q3 PATTERN SEQ(X x, Y y) WITHIN 10 s")
+    plan = choose_plan(Planning(2), queries, [STATISTICS, STATISTICS, None]).plan
+    assert not list(plan_violations(plan))
+    assert plan.queries == tuple(queries) and sum(part.fragment for part in plan.parts) == 1
+
+
+def test_a_search_ends_when_its_time_is_over_with_a_plan() -> None:
+    rules = families(30, 15, 4, 3, 1, seed=1)
+    planning = Planning(2, "mcep", planning_time_s=0.01)
+    plan = choose_plan(planning, rules.queries, [rules.statistics] * 30).plan
+    assert plan.queries == rules.queries and not list(plan_violations(plan))
+    with pytest.raises(PlanError, match="planning time must be a positive number"):
+        Planning(planning_time_s=0)
+
+
+def test_a_given_plan_whose_parts_go_in_circles_is_refused_before_anything_looks_at_it() -> None:
+    plan = shared_plan()
+    fragment = plan.parts[0]
+    root = SubQuery(frozenset(fragment.query.aliases))
+    names = tuple((alias, alias) for alias in fragment.query.aliases)
+    circle = replace(fragment, operators=(PlanOperator("o3", root, view=View(fragment.key, "o3", names)),))
+    given = replace(plan, parts=(circle, *plan.parts[1:]))
+    with pytest.raises(PlanError, match="view"):
+        choose_plan(Planning(plan=given), plan.queries)

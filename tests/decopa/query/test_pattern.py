@@ -3,7 +3,19 @@ from __future__ import annotations
 import pytest
 
 from decopa.errors import QueryError
-from decopa.query.pattern import And, EventRef, Kleene, Not, Or, Seq, leaves, type_form
+from decopa.query.pattern import (
+    And,
+    EventRef,
+    Except,
+    Kleene,
+    Next,
+    Not,
+    Or,
+    Pattern,
+    Seq,
+    leaves,
+    type_form,
+)
 
 A, B, C = (EventRef(name, name.lower()) for name in "ABC")
 
@@ -47,9 +59,20 @@ def test_an_alias_with_blanks_is_refused() -> None:
         EventRef("A", "my a")
 
 
-def test_kleene_over_a_composite_is_refused() -> None:
-    with pytest.raises(QueryError, match="KL takes one event type"):
-        Kleene(Seq((A, B)))  # type: ignore[arg-type]
+def test_kleene_over_several_events_has_their_aliases() -> None:
+    assert Kleene(Seq((A, B)), 2).aliases == ("a", "b")
+    assert Kleene(Seq((A,))) == Kleene(A)
+
+
+@pytest.mark.parametrize("inner", [Or((A, B)), Seq((A, Not(B))), Next((A, B)), Kleene(A), Except(Seq((A, B)), C)])
+def test_kleene_takes_seq_and_and_of_events_only(inner: Pattern) -> None:
+    with pytest.raises(QueryError, match="KL takes an event, or SEQ and AND of events"):
+        Kleene(inner)  # type: ignore[arg-type]
+
+
+def test_runs_are_of_single_events() -> None:
+    with pytest.raises(QueryError, match="ITER takes one event type"):
+        Kleene(Seq((A, B)), runs=True)
 
 
 def test_not_directly_inside_not_is_refused() -> None:

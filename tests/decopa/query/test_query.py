@@ -5,8 +5,8 @@ from hypothesis import given
 
 from decopa.errors import QueryError
 from decopa.language.text.parser import parse
+from decopa.query.conditions.predicate import AllOf, Attr, Compare, Literal, Negated
 from decopa.query.pattern import EventRef, Seq
-from decopa.query.predicate import AllOf, Attr, Compare, Literal, Negated
 from decopa.query.query import MAX_POSITIONS, Query
 from tests.support.strategies import queries
 

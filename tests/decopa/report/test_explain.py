@@ -19,12 +19,12 @@ from costmodel.throughput import Limit
 from decopa.choices import Reading
 from decopa.errors import PlanError
 from decopa.language.text.parser import parse
-from decopa.planning.construct import construct
-from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan, QueryPlan
 from decopa.planning.price import PricedPlan, price_plan
 from decopa.planning.split import SplitSpace
-from decopa.planning.units import to_plan
+from decopa.planning.strategies.construct import construct
+from decopa.planning.strategies.left_deep import left_deep
+from decopa.planning.strategies.units import to_plan
 from decopa.query.query import Query
 from decopa.report.explain import explain, percent, quantity, verdict
 from decopa.report.plan_page import NamedPlan, plan_page

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from costmodel.capacity import Capacity
-from costmodel.next_cost import After, Stream
+from costmodel.papers.next_cost import After, Stream
 from costmodel.statistics import Statistics
 from decopa.language.text.parser import parse
 from decopa.planning.planner import plan_workload

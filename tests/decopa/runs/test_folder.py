@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 import decopa
-from actors import parts
 from actors.columnar.jit import interpreted
+from actors.sinks import parts
 from decopa.errors import DecoPaError, LimitError, OutputError, TraceError
 from decopa.runs.folder import MatchFolder
 from decopa.runs.spec import Output, TraceOptions
@@ -42,7 +42,7 @@ def test_a_folder_holds_the_matches_of_the_table(tmp_path: Path) -> None:
 
 
 def test_parts_are_closed_when_they_are_large_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("actors.sink.SEGMENT", 4)
+    monkeypatch.setattr("actors.sinks.sink.SEGMENT", 4)
     monkeypatch.setattr(parts.FolderSpec.__init__, "__defaults__", (2**30, 1))
     found = decopa.run(QUERY, trace(), out=tmp_path / "matches", trace=TraceOptions(batch_size=4), **LOCAL)
     assert isinstance(found, MatchFolder)
@@ -100,7 +100,7 @@ def test_a_disk_that_runs_full_ends_the_run_and_leaves_nothing(tmp_path: Path, m
 
 
 def test_a_failure_in_the_middle_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("actors.sink.SEGMENT", 1)
+    monkeypatch.setattr("actors.sinks.sink.SEGMENT", 1)
     events = trace()
     broken = events.set_column(1, "ts", pa.array([*range(20), 0, 1, 2, 3]))
     batches = iter(broken.to_batches(max_chunksize=4))

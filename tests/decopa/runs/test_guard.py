@@ -12,11 +12,11 @@ from actors.columnar.jit import interpreted
 from actors.group import Limits
 from actors.reports import OperatorReport
 from costmodel.capacity import Capacity
-from costmodel.estimate import estimate_statistics
+from costmodel.sampling.estimate import estimate_statistics
 from decopa.api import run_detailed
 from decopa.language.text.parser import parse
-from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan, PlanOperator, QueryPlan
+from decopa.planning.strategies.left_deep import left_deep
 from decopa.planning.subquery import SubQuery
 from decopa.runs.guard import Guard
 from decopa.runs.spec import Planning

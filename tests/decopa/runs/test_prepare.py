@@ -94,8 +94,8 @@ def test_the_batch_size_reaches_the_shufflers() -> None:
 
 
 def test_python_and_the_command_line_have_the_same_defaults() -> None:
+    from decopa.commands.arguments.run import spec_of
     from decopa.commands.cli import make_parser
-    from decopa.commands.run_options import spec_of
 
     args = make_parser().parse_args(["run", JOIN, "--trace", "trace.parquet"])
     asked = spec_of(args)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import decopa
-from decopa.planning.baselines import state_parallel
 from decopa.planning.plan import Plan
+from decopa.planning.strategies.baselines import state_parallel
 from shuffler.exchange.channel import Message
 from shuffler.exchange.node import ReplayStart, ShufflerNode
 from shuffler.exchange.outbox import FlushPolicy

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 from decopa.language.text.parser import parse
-from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan
+from decopa.planning.strategies.left_deep import left_deep
 from shuffler.exchange.channel import Message
 from shuffler.exchange.node import ReplayStart, ShufflerNode
 from shuffler.exchange.outbox import FlushPolicy
@@ -61,3 +61,12 @@ def test_a_barrier_leaves_the_receiver_owed() -> None:
     node.barrier(1)
     node.flush()
     assert [(message.barrier, message.urgent) for message in sent] == [(1, False), (None, True)]
+
+
+def test_an_urgent_block_leaves_at_once_and_nobody_is_owed_anything() -> None:
+    sent: list[Message] = []
+    node = shuffler(sent, FlushPolicy(max_rows=100, interval_s=1.0))
+    node.feed(EVENTS.to_batches()[0], Place("events"), 0, ReplayStart(0.0, 0), urgent=True)
+    assert [(message.urgent, bool(message.rows)) for message in sent] == [(True, True)]
+    node.flush(3)
+    assert len(sent) == 1

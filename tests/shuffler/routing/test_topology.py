@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from decopa.language.text.parser import parse_workload
-from decopa.planning.left_deep import left_deep
 from decopa.planning.plan import Plan
+from decopa.planning.strategies.left_deep import left_deep
 from shuffler.routing.topology import Topology
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from decopa.planning.left_deep import joined_parts
 from decopa.planning.network.graphs.graph import NetworkPlan, Vertex
 from decopa.planning.plan import QueryPlan
+from decopa.planning.strategies.left_deep import joined_parts
 from decopa.planning.subquery import SubQuery
 
 #: Matches per window of a set of positions.

@@ -13,7 +13,7 @@ from typing import Any
 
 import networkx as nx
 
-from costmodel.network import EventSourcedNetwork
+from costmodel.networks.network import EventSourcedNetwork
 from decopa.documents import read_document
 from decopa.errors import PlanError, QueryError, did_you_mean
 from decopa.language.text.parser import parse

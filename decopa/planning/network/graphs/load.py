@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from costmodel.capacity import Capacity
-from costmodel.transmission import ProjectionRates
+from costmodel.networks.transmission import ProjectionRates
 from decopa.errors import PlanError
 from decopa.planning.network.graphs.compile import local_plan
 from decopa.planning.network.graphs.graph import NetworkPlan, Vertex

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from costmodel.transmission import ProjectionRates
+from costmodel.networks.transmission import ProjectionRates
 from decopa.planning.network.graphs.graph import NetworkPlan, Transfer, Vertex
 
 #: Bytes of a row that a vertex sends.

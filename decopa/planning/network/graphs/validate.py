@@ -24,6 +24,8 @@ def check_network_plan(plan: NetworkPlan) -> None:
 def unsupported(query: Query) -> str | None:
     """What of an OR-free query a network cannot evaluate, if there is something: matches are put together there from
     parts that know nothing of each other's candidates, and events are known by their one type."""
+    if query.composites:
+        return "a group of several events"
     if query.chosen_in_order:
         return "NEXT, STRICT and ITER choose among all candidates"
     if any(one.others or one.type == ANY_TYPE for one in query.positions):

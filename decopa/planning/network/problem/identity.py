@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from decopa.query.conditions.predicate import Attr, Node, rewrite
 from decopa.query.pattern import And, EventRef, Kleene, Pattern, children_of, leaves, type_form, with_children
-from decopa.query.predicate import Attr, Node, rewrite
 from decopa.query.query import Query
 
 

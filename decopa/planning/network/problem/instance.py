@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from functools import cached_property
 
-from costmodel.transmission import ProjectionRates
+from costmodel.networks.transmission import ProjectionRates
 from decopa.planning.network.problem.combination import bits
 from decopa.planning.network.problem.conditions import is_beneficial_projection
 from decopa.planning.network.problem.identity import canonical_text

@@ -20,7 +20,8 @@ import org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink;
 import org.apache.flink.util.Collector;
 
 /**
- * FlinkCEP on one trace: SEQ by followedByAny, event time, parallelism 1. Arguments: a properties file with
+ * FlinkCEP on one trace: events follow by followedByAny, followedBy or next, event time, parallelism 1. Arguments: a
+ * properties file with
  *
  * <pre>
  * trace       CSV without header: time, type index, values
@@ -28,6 +29,7 @@ import org.apache.flink.util.Collector;
  * types       their type indexes, as in 0,1,2
  * comparisons earlier:value OP later:value, separated by semicolons, as in a:0 &lt; b:0;b:0 &lt; c:0
  * window      in the unit of the times, inclusive
+ * following   any, next or contiguous: followedByAny, followedBy or next
  * key         index of a value that all events of a match share, or -1
  * limit       seconds after which no more events are emitted
  * warm_up     the same for a first run whose figures are not used
@@ -112,10 +114,23 @@ public final class PatternJob {
         }
         Pattern<Event, Event> pattern = Pattern.<Event>begin(names[0]).where(steps.get(names[0]));
         for (int place = 1; place < names.length; place++) {
-            pattern = pattern.followedByAny(names[place]).where(steps.get(names[place]));
+            pattern = following(pattern, names[place], job).where(steps.get(names[place]));
         }
         // Times are handed to Flink as its milliseconds; its window excludes its end, ours includes it.
         return pattern.within(Duration.ofMillis(Long.parseLong(job.getProperty("window")) + 1));
+    }
+
+    private static Pattern<Event, Event> following(Pattern<Event, Event> pattern, String name, Properties job) {
+        switch (job.getProperty("following")) {
+            case "any":
+                return pattern.followedByAny(name);
+            case "next":
+                return pattern.followedBy(name);
+            case "contiguous":
+                return pattern.next(name);
+            default:
+                throw new IllegalArgumentException("unknown way to follow " + job.getProperty("following"));
+        }
     }
 
     private static List<Event> readTrace(Path path) throws Exception {

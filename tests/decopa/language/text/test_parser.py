@@ -4,8 +4,7 @@ import pytest
 
 from decopa.errors import QueryError
 from decopa.language.text.parser import parse, parse_workload
-from decopa.query.pattern import And, EventRef, Kleene, Not, Or, Seq
-from decopa.query.predicate import (
+from decopa.query.conditions.predicate import (
     AllOf,
     Among,
     AnyOf,
@@ -18,6 +17,7 @@ from decopa.query.predicate import (
     Negative,
     Predicate,
 )
+from decopa.query.pattern import And, EventRef, Kleene, Not, Or, Seq
 
 A, B, C, D = (EventRef(name, name.lower()) for name in "ABCD")
 AX, BX = Attr("a", "x"), Attr("b", "x")
@@ -190,7 +190,10 @@ def test_a_single_unnamed_query_is_called_q() -> None:
         ("PATTERN A a WITHIN 1 s RETURN c.x", 1, 31, "unknown alias 'c'"),
         ("PATTERN SEQ(A a, NOT(B b)) WITHIN 1 s RETURN b.x", 1, 46, "'b' is negated"),
         ("PATTERN SEQ(A a, B a) WITHIN 1 s", 1, 1, "alias 'a' is used twice"),
-        ("PATTERN KL(SEQ(A a, B b)) WITHIN 1 s", 1, 9, "KL takes one event type"),
+        ("PATTERN KL(OR(A a, B b)) WITHIN 1 s", 1, 9, r"KL\(\(A\|B\) a\)"),
+        ("PATTERN KL(SEQ(A a, NOT(C c), B b)) WITHIN 1 s", 1, 9, "put the NOT beside the group"),
+        ("PATTERN ITER(SEQ(A a, B b)) WITHIN 1 s", 1, 9, "ITER takes one event type"),
+        ("PATTERN SEQ(KL(SEQ(A a, B b)), C c) WHERE a.x + b.x < c.x WITHIN 1 s", 1, 43, "a and b of one group"),
         ("PATTERN NOT(A a) WITHIN 1 s", 1, 1, "no positive event"),
         ("PATTERN OR(A a, NOT(B b)) WITHIN 1 s", 1, 9, "put NOT inside SEQ"),
         ("PATTERN NSEQ(A a, B b) WITHIN 1 s", 1, 9, "NSEQ takes three patterns"),
@@ -232,6 +235,21 @@ def test_ten_thousand_levels_of_nesting_are_refused(text: str) -> None:
 def test_a_huge_text_is_refused() -> None:
     with pytest.raises(QueryError, match="characters, more than"):
         parse("x" * 1_000_000)
+
+
+def test_a_workload_may_be_longer_than_a_query() -> None:
+    long = "PATTERN SEQ(A a, B b) -- " + "x" * 200_000 + "\nWITHIN 1 s"
+    assert len(parse_workload(f"QUERY one {long} QUERY two {long}")) == 2
+
+
+def test_a_workload_beyond_its_limits_is_refused_before_it_is_parsed() -> None:
+    rule = "QUERY q PATTERN SEQ(A a, B b) WITHIN 1 s\n"
+    with pytest.raises(QueryError, match=r"about 9,000 queries in one text; at most 1,024 are allowed"):
+        parse_workload(rule * 9_000)
+    with pytest.raises(QueryError, match=r"characters, more than 16,777,216; split it"):
+        parse_workload(" " * 17_000_000)
+    with pytest.raises(QueryError, match=r"line 2, column 9: a query has .* characters, more than 262,144"):
+        parse_workload(rule + "QUERY r PATTERN A a WHERE a.x IN (" + "1, " * 100_000 + "1) WITHIN 1 s\n" + rule)
 
 
 def test_a_sum_of_hundreds_of_terms_is_refused() -> None:

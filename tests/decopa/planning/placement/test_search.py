@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from costmodel.next_cost import Expression, Stream
+from costmodel.papers.next_cost import Expression, Stream
 from decopa.errors import PlanError
 from decopa.planning.placement.deployment import Deployment, Operator
 from decopa.planning.placement.reuse import Deployed, deploy_all, operator_count

@@ -14,7 +14,7 @@ import decopa
 from actors.columnar.jit import interpreted
 from decopa.api import run_detailed
 from decopa.language.text.parser import parse
-from decopa.query.predicate import aliases_of
+from decopa.query.conditions.predicate import aliases_of
 from decopa.query.query import Query
 from decopa.report.why import why_page, why_text
 from decopa.runs.why.counting import explain_run

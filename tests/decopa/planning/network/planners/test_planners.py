@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from costmodel.network import EventSourcedNetwork
+from costmodel.networks.network import EventSourcedNetwork
+from costmodel.networks.transmission import central_cost, referenced_types
 from costmodel.statistics import Statistics
-from costmodel.transmission import central_cost, referenced_types
 from decopa.language.text.parser import parse
 from decopa.planning.network.graphs.graph import NetworkPlan
 from decopa.planning.network.graphs.price import price

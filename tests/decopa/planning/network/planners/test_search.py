@@ -7,9 +7,9 @@ import math
 import pytest
 
 from costmodel.capacity import Capacity
-from costmodel.network import EventSourcedNetwork
+from costmodel.networks.network import EventSourcedNetwork
+from costmodel.networks.transmission import ProjectionRates
 from costmodel.statistics import Statistics
-from costmodel.transmission import ProjectionRates
 from decopa.errors import PlanError
 from decopa.language.text.parser import parse
 from decopa.planning.network.planner import STRATEGIES, NetworkOptions, plan_network
@@ -102,7 +102,7 @@ def test_capacities_rule_out_the_cheapest_plan() -> None:
 
 
 def test_dear_links_are_avoided() -> None:
-    from costmodel.network import Link
+    from costmodel.networks.network import Link
 
     query = parse("PATTERN SEQ(A a, B b) WITHIN 1 min")
     rates = {"0": {"A": 10.0}, "1": {"B": 9.0}}

@@ -1,0 +1,1 @@
+"""Processes inside a network of event sources."""

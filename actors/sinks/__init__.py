@@ -1,0 +1,1 @@
+"""Where matches end: tables, figures, numbers and files."""

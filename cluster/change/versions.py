@@ -1,0 +1,129 @@
+"""Rules that come and go: versions of queries, each with a life in event time.
+
+A version lives in [from_us, until_us). With `sees="window"` it reports the matches of its query in the whole stream
+that end within its life; with `sees="new"` those of its query in the events from `from_us` on. So what is reported
+follows from the stream and the changes alone, whatever the plan, the batches and the crashes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from decopa.errors import DecoPaError, did_you_mean
+from decopa.planning.history import history_windows
+from decopa.planning.plan import Plan, QueryPlan
+from decopa.query.query import Query
+from shuffler.routing.table import NOTHING_YET
+
+Sees = Literal["window", "new"]
+SEES: tuple[Sees, ...] = ("window", "new")
+
+
+class RuleError(DecoPaError):
+    """A change of rules that cannot be made; the run continues as it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A rule as it was written for some time. None for `from_us` is the beginning of the stream, for `until_us` its
+    end."""
+
+    query: Query
+    number: int = 1
+    from_us: int | None = None
+    until_us: int | None = None
+    sees: Sees = "window"
+
+    @property
+    def name(self) -> str:
+        return self.query.name
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys of the parts that find its matches, one for each alternative of its query."""
+        key, branches = f"{self.name}@{self.number}", len(self.query.branches)
+        return (key,) if branches == 1 else tuple(f"{key}.{place + 1}" for place in range(branches))
+
+    @property
+    def needs_from_us(self) -> int | None:
+        """The events from here on decide what the version reports; None if all of the stream does."""
+        if self.from_us is None or self.sees == "new":
+            return self.from_us
+        return min(self.from_us - history_windows(one) * one.window_us for one in self.query.branches)
+
+
+@dataclass(frozen=True, slots=True)
+class RuleBook:
+    """All versions that there have been, in the order in which they came."""
+
+    versions: tuple[Version, ...] = ()
+
+    @classmethod
+    def of(cls, queries: Sequence[Query]) -> RuleBook:
+        """The rules that a run begins with."""
+        book = cls()
+        for query in queries:
+            book = book.added(query, None, "window")
+        return book
+
+    @property
+    def current(self) -> dict[str, Version]:
+        """The rules that nobody has removed, by name; some may begin later."""
+        return {one.name: one for one in self.versions if one.until_us is None}
+
+    def added(self, query: Query, from_us: int | None, sees: Sees) -> RuleBook:
+        if sees not in SEES:
+            raise RuleError(f"a rule sees '{SEES[0]}' or '{SEES[1]}', not '{sees}'")
+        if query.name in self.current:
+            raise RuleError(f"there is a rule '{query.name}' already; replace it, or give the new one another name")
+        before = [one for one in self.versions if one.name == query.name]
+        begins_us = NOTHING_YET if from_us is None else from_us
+        overlapping = next((one for one in before if one.until_us is None or one.until_us > begins_us), None)
+        if overlapping is not None:
+            raise RuleError(
+                f"version {overlapping.number} of rule '{query.name}' ends at {overlapping.until_us} us, after the "
+                f"new one would begin ({from_us} us); add it from there on"
+            )
+        return RuleBook((*self.versions, Version(query, len(before) + 1, from_us, None, sees)))
+
+    def removed(self, name: str, until_us: int | None) -> RuleBook:
+        """`until_us` None removes a rule before the stream has begun: it never lives."""
+        version = self.find(name)
+        if version.from_us is not None and (until_us is None or until_us <= version.from_us):
+            raise RuleError(
+                f"rule '{name}' begins at {version.from_us} us, so it cannot end at {until_us} us; name a later time"
+            )
+        ended = replace(version, until_us=NOTHING_YET if until_us is None else until_us)
+        return RuleBook(tuple(ended if one is version else one for one in self.versions))
+
+    def replaced(self, name: str, query: Query, at_us: int | None, sees: Sees) -> RuleBook:
+        """The rule ends and its next version begins at the same moment; the new version keeps the name."""
+        self.find(name)
+        return self.removed(name, at_us).added(replace(query, name=name), at_us, sees)
+
+    def find(self, name: str) -> Version:
+        if name not in self.current:
+            raise RuleError(f"there is no rule '{name}'{did_you_mean(name, self.current)}")
+        return self.current[name]
+
+
+def opening_plan(plan: Plan, book: RuleBook) -> Plan:
+    """The plan of the rules that a run begins with, its parts called as their versions call them."""
+    wanted = (key for version in book.versions for key in version.keys)
+    names = {plan.keys[place]: next(wanted) for place in plan.reported}
+    parts = []
+    for key, part in zip(plan.keys, plan.parts, strict=True):
+        operators = []
+        for one in part.operators:
+            view = None if one.view is None else replace(one.view, part=names.get(one.view.part, one.view.part))
+            operators.append(replace(one, view=view))
+        parts.append(replace(part, operators=tuple(operators), key=names.get(key, key)))
+    return replace(plan, parts=tuple(parts))
+
+
+def version_parts(version: Version, plan: Plan) -> tuple[QueryPlan, ...]:
+    """The parts of a plan of the version's query alone, with the version's keys and what it sees."""
+    since_us = version.from_us if version.sees == "new" else None
+    return tuple(replace(part, key=key, since_us=since_us) for key, part in zip(version.keys, plan.parts, strict=True))

@@ -1,0 +1,1 @@
+"""Networks of event sources: who produces what, how that is written down, and what crosses it."""

@@ -1,0 +1,1 @@
+"""Arguments of the command line and what they mean: parsed here, for all commands."""

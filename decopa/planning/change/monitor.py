@@ -1,0 +1,305 @@
+"""Monitor: looks at a running plan's counters and decides when, and to what, it should change.
+
+It holds no clock, starts nothing and blocks nowhere. The caller reads counters, hands them to `look`, and on suspicion
+measures and plans, in its own time; `weigh` then decides. `Adaptation` does all of it in one call.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import networkx as nx
+
+from costmodel.capacity import Capacity
+from costmodel.drift.deviation import Deviation
+from costmodel.drift.readings import OperatorKey, Reading, Stretch
+from costmodel.drift.watch import Finding, Suspicion, Watch, WatchRules
+from costmodel.statistics import Statistics
+from decopa.planning.change.elastic import Load, LoadWatch, UnitRange
+from decopa.planning.change.memory import Remembered, seen_by
+from decopa.planning.change.past import Audit, Past, Switched
+from decopa.planning.change.pricing import Pricing
+from decopa.planning.change.proposal import Ground, Proposal, SwitchRules, propose
+from decopa.planning.plan import Plan
+
+#: Rates within this ratio are about the same, where they rest on few events.
+_ABOUT = 2.0
+#: What was seen of sub-queries is remembered for so many windows.
+_REMEMBERED_WINDOWS = 100
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Switch to the proposal's plan: on what ground, and because of what change."""
+
+    proposal: Proposal
+    ground: Ground
+    reason: str
+    at_s: float
+    ts_us: int
+    #: Events per window that it was decided with.
+    rates: Mapping[str, float]
+    #: What the old plan did just before, for the audit.
+    before: Stretch | None = None
+
+    @property
+    def plan(self) -> Plan:
+        return self.proposal.plan
+
+    def __str__(self) -> str:
+        now, new = self.proposal.now, self.proposal.new
+        return (
+            f"{self.reason}: the new plan {self.ground.value} "
+            f"(c {now.scaling_factor:.3g} -> {new.scaling_factor:.3g}, "
+            f"rows sent {now.rows_per_s:.4g} -> {new.rows_per_s:.4g} a second)"
+        )
+
+
+class Monitor:
+    """Decides for one run. `history_us` says how much event time a plan must have seen before it can take over."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        pricing: Pricing,
+        *,
+        history_us: Callable[[Plan], int] | None = None,
+        watch: WatchRules | None = None,
+        rules: SwitchRules | None = None,
+        units: UnitRange | None = None,
+        began_s: float = 0.0,
+    ) -> None:
+        self.plan, self.pricing, self.rules = plan, pricing, rules or SwitchRules()
+        self.units = units
+        self.past = Past(began_s)
+        self.audits: list[Audit] = []
+        self._history_us = history_us or _longest_window_us
+        self._watch_rules = watch or WatchRules()
+        self._watch = self._new_watch(settled=False)
+        self._load = LoadWatch()
+        self._memory = Remembered()
+        self._pending = False
+        self._unaudited: Decision | None = None
+        #: Rates that the last switch was decided with but that have turned out to be others.
+        self._misjudged: tuple[Finding, ...] = ()
+
+    # ------------------------------------------------------------------ looks
+    def look(self, reading: Reading) -> Suspicion | None:
+        """Takes a reading. Returns why another plan may be better, if it may and if it is time for a change."""
+        found = self._watch.look(reading)
+        recent = self._watch.recent
+        if recent is not None and reading.busy_s:
+            self._load = self._load.after(reading.at_s, recent.busiest)
+        self._audit()
+        if self._pending or (self.past.is_cooling(reading.at_s) and not (found is not None and found.urgent)):
+            return None
+        return found or self._second_thoughts(reading) or self._load_suspicion(reading, recent)
+
+    def _second_thoughts(self, reading: Reading) -> Suspicion | None:
+        """A switch is decided soon after a change, from few events. If they misled, it is asked again, once."""
+        settled = self._watch.since_begin
+        if not self._misjudged or settled is None:
+            return None
+        findings, self._misjudged = self._misjudged, ()
+        rates = settled.rates(_longest_window_us(self.plan))
+        return Suspicion(reading.at_s, reading.ts_us, findings, rates, speed=settled.speed, since=settled)
+
+    def _load_suspicion(self, reading: Reading, recent: Stretch | None) -> Suspicion | None:
+        """More or fewer units may be right although no statistic has changed."""
+        if self.units is None or recent is None or self._load.load is None:
+            return None
+        if self._load.load is Load.LOW and not self._watch.has_reference:
+            return None
+        window_us = _longest_window_us(self.plan)
+        return Suspicion(
+            reading.at_s,
+            reading.ts_us,
+            (Finding("load of the busiest unit", Deviation(self.rules.headroom, recent.busiest, 0.0)),),
+            recent.rates(window_us),
+            speed=recent.speed,
+            since=recent,
+        )
+
+    # --------------------------------------------------------------- decisions
+    def informed(self, suspicion: Suspicion, known: Sequence[Statistics]) -> list[Statistics]:
+        """Statistics to plan with: those just measured, and what is known of sub-queries that ran. `known` are one for
+        each OR-free query."""
+        if suspicion.since is not None:
+            seen = seen_by(self.plan, suspicion.since, known, self.pricing.model)
+            self._memory = self._memory.noting(seen, suspicion.ts_us)
+        longest_us = _REMEMBERED_WINDOWS * _longest_window_us(self.plan)
+        return self._memory.informed(known, suspicion.ts_us, longest_us=longest_us)
+
+    def weigh(
+        self,
+        suspicion: Suspicion,
+        known: Sequence[Statistics],
+        plans: Sequence[Plan],
+        *,
+        barrier_age_s: float = 0.0,
+    ) -> Decision | None:
+        """Decides between the running plan and others, all priced with `known`. Without a decision what has changed
+        becomes the new reference, so that it is not asked about again."""
+        speed = suspicion.speed if suspicion.speed > 0 else 1.0
+        decision = self._best(suspicion, known, plans, speed, barrier_age_s)
+        if decision is None:
+            self._watch.rebase()
+            self._load = LoadWatch()
+        else:
+            self._pending = True
+        return decision
+
+    def _best(
+        self,
+        suspicion: Suspicion,
+        known: Sequence[Statistics],
+        plans: Sequence[Plan],
+        speed: float,
+        barrier_age_s: float,
+    ) -> Decision | None:
+        if self.past.bars(suspicion.rates, _ABOUT) and not suspicion.urgent:
+            return None
+        now = self.pricing.value(self.plan, known, speed=speed)
+        horizon_s = self.past.horizon_s(self.rules)
+        found: list[tuple[Proposal, Ground]] = []
+        for plan in plans:
+            if plan == self.plan:
+                continue
+            new = self.pricing.value(plan, known, speed=speed)
+            history_s = self._history_us(plan) / 1e6
+            proposal = propose(self.plan, plan, now, new, history_s=history_s, barrier_age_s=barrier_age_s, speed=speed)
+            ground = proposal.ground(self.rules, horizon_s)
+            if ground is not None:
+                found.append((proposal, ground))
+        if not found:
+            return None
+        proposal, ground = min(found, key=lambda one: _rank(*one))
+        return Decision(
+            proposal, ground, str(suspicion), suspicion.at_s, suspicion.ts_us, suspicion.rates, suspicion.since
+        )
+
+    # ----------------------------------------------------------------- results
+    def switched(self, decision: Decision, at_s: float) -> None:
+        """The new plan has taken over."""
+        before, took_s = self.plan, max(0.0, at_s - decision.at_s)
+        history_s = decision.proposal.history_s / decision.proposal.speed
+        self.past = self.past.after(Switched(at_s, took_s, before, decision.plan, history_s), self.rules)
+        self.plan, self._pending = decision.plan, False
+        self._unaudited, self._misjudged = decision, ()
+        self._watch, self._load = self._new_watch(settled=True), LoadWatch()
+
+    def given_up(self, at_s: float) -> None:
+        """The switch came to nothing; the old plan stays."""
+        self._pending = False
+        self.past = self.past.after_giving_up(at_s, self.rules)
+
+    def _audit(self) -> None:
+        """Compares what a switch promised with what it brought, as soon as the new plan has a reference."""
+        after = self._watch.since_begin
+        if self._unaudited is None or not self._watch.has_reference or after is None:
+            return
+        decision, self._unaudited = self._unaudited, None
+        self._misjudged = _misjudged(decision.rates, after, _longest_window_us(self.plan))
+        if decision.before is None or decision.ground is Ground.FEWER_UNITS:
+            return
+        proposal = decision.proposal
+        if decision.ground is Ground.GAIN:
+            capacity = self.pricing.capacity
+            old = self.past.switches[-1].before
+            before, now = _work(decision.before, old, capacity), _work(after, self.plan, capacity)
+            predicted = proposal.gain
+        else:
+            before, now = _rows(decision.before), _rows(after)
+            predicted = proposal.now.rows_per_s / proposal.new.rows_per_s
+        if now > 0:
+            audit = Audit(decision.ground, predicted, before / now)
+            self.audits.append(audit)
+            self.past = self.past.after_audit(audit, decision.rates)
+
+    def _new_watch(self, *, settled: bool) -> Watch:
+        return Watch(_longest_window_us(self.plan), leaves_under(self.plan), self._watch_rules, settled=settled)
+
+
+class Adaptation:
+    """A monitor together with those who measure and plan: one call for each look.
+
+    `measure` returns statistics of the stream as it is now, one for each OR-free query. `replan` returns plans for
+    them.
+    """
+
+    def __init__(
+        self,
+        monitor: Monitor,
+        measure: Callable[[Suspicion], Sequence[Statistics]],
+        replan: Callable[[Sequence[Statistics], float], Sequence[Plan]],
+    ) -> None:
+        self.monitor, self._measure, self._replan = monitor, measure, replan
+
+    def look(self, reading: Reading) -> Decision | None:
+        """Takes a reading; returns the decision to switch, if that is what comes of it."""
+        suspicion = self.monitor.look(reading)
+        if suspicion is None:
+            return None
+        known = self.monitor.informed(suspicion, self._measure(suspicion))
+        return self.monitor.weigh(suspicion, known, self._replan(known, suspicion.speed))
+
+
+def leaves_under(plan: Plan) -> dict[OperatorKey, tuple[OperatorKey, ...]]:
+    """The leaves whose events each operator's matches are made of."""
+    found = {}
+    for place, part in enumerate(plan.parts):
+        leaves = {leaf.name for leaf in part.leaves}
+        for operator in part.operators:
+            if operator.inputs:
+                under = sorted(leaves & nx.ancestors(part.graph, operator.name))
+                found[place, operator.name] = tuple((place, leaf) for leaf in under)
+    return found
+
+
+def _rank(proposal: Proposal, ground: Ground) -> tuple[int, float]:
+    """What sustains more comes first, then what sends less, then what needs fewer units."""
+    match ground:
+        case Ground.GAIN:
+            return 0, -proposal.new.scaling_factor
+        case Ground.TRAFFIC:
+            return 1, proposal.new.rows_per_s
+        case Ground.FEWER_UNITS:
+            return 2, float(proposal.new.units)
+
+
+def _longest_window_us(plan: Plan) -> int:
+    return max(part.query.window_us for part in plan.parts)
+
+
+def _misjudged(rates: Mapping[str, float], after: Stretch, window_us: int) -> tuple[Finding, ...]:
+    """The rates that differ by more than chance and half as much again from those that a switch was decided with."""
+    found = []
+    for name, now in after.rates(window_us).items():
+        expected = rates.get(name, now) * after.windows(window_us)
+        z = 2 * (math.sqrt(after.types[name] + 0.375) - math.sqrt(expected + 0.375))
+        deviation = Deviation(rates.get(name, now), now, z)
+        if deviation.exceeds(1.5, 5):
+            found.append(Finding(f"rate of {name}", deviation))
+    return tuple(found)
+
+
+def _rows(stretch: Stretch) -> float:
+    return stretch.rows_sent / stretch.span_us if stretch.span_us > 0 else 0.0
+
+
+def _work(stretch: Stretch, plan: Plan, capacity: Capacity) -> float:
+    """Work of the busiest unit per event time: as measured, or from counters where no process tells its busy time."""
+    if stretch.span_us <= 0:
+        return 0.0
+    if stretch.busy_s:
+        return max(stretch.busy_s.values()) / stretch.span_us
+    loads = []
+    for (place, name), counts in stretch.operators.items():
+        part = plan.parts[place]
+        units = part.roles(part.operator(name)).active_units * part.slices
+        per_window = replace(capacity, window_us=capacity.window_us or part.query.window_us)
+        busy = per_window.busy(counts.ingested, counts.comparisons, counts.emitted)
+        loads.append(busy * (per_window.window_us or 1) / units)
+    return max(loads, default=0.0) / stretch.span_us

@@ -1,0 +1,1 @@
+"""The strategies: each makes a plan out of a query, statistics and a capacity."""

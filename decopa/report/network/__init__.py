@@ -1,0 +1,1 @@
+"""Network plans for people: text and pages."""

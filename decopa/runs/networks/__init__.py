@@ -1,0 +1,1 @@
+"""Runs inside a network, and the statistics that they need."""

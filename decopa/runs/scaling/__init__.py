@@ -1,0 +1,1 @@
+"""Scaling tests, and the calibration of units that they start from."""

@@ -1,0 +1,1 @@
+"""Runs without an end: matches as they happen, and where they go."""

@@ -1,0 +1,176 @@
+"""`decopa.open_run`: rules that come and go, what they report, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import decopa
+from actors.columnar.jit import interpreted
+from decopa.errors import DecoPaError
+from decopa.runs.streams.open_run import OpenRun, moment_us
+from tests.support.engine import table_of
+
+PAIRS = "QUERY pairs PATTERN SEQ(A a, B b) WITHIN 10 us"
+
+
+@pytest.fixture(autouse=True)
+def _interpreted() -> Iterator[None]:
+    with interpreted():
+        yield
+
+
+def stream(text: str) -> Iterator[pa.RecordBatch]:
+    """`A0 B3`: an A event at 0 us, then a B event at 3 us, one batch each; ids are the times."""
+    for word in text.split():
+        event = {"id": int(word[1:]), "ts": int(word[1:]), "type": word[0]}
+        yield table_of([event]).combine_chunks().to_batches()[0]
+
+
+def opened(text: str, rules: str = PAIRS, **options: Any) -> OpenRun:
+    return decopa.open_run(rules, stream(text), **options)
+
+
+def rows(table: pa.Table) -> list[tuple[Any, ...]]:
+    """Name and version of a rule, and the ids of the match."""
+    return [(row.pop("query"), row.pop("version"), *(row[a] for a in sorted(row) if len(a) == 1 and row[a] is not None))
+            for row in table.to_pylist()]  # fmt: skip
+
+
+def until(run: OpenRun, time_us: int) -> list[tuple[Any, ...]]:
+    """Works on events up to a time; the matches until then."""
+    found: list[tuple[Any, ...]] = []
+    steps = iter(run)
+    while (run.reached_us or 0) < time_us:
+        found += rows(next(steps))
+    return found
+
+
+def test_a_rule_that_sees_the_window_finds_matches_that_began_before_it() -> None:
+    with opened("A0 B1 A2 B3 B4") as run:
+        assert until(run, 3) == [("pairs", 1, 0, 1), ("pairs", 1, 0, 3), ("pairs", 1, 2, 3)]
+        version = run.add("QUERY more PATTERN SEQ(A a, B b) WITHIN 3 us")
+        assert (version.number, version.from_us) == (1, 4)
+        assert rows(run.to_end()) == [("pairs", 1, 0, 4), ("pairs", 1, 2, 4), ("more", 1, 2, 4)]
+
+
+def test_a_rule_that_sees_new_events_only_begins_with_them() -> None:
+    with opened("A0 B1 A2 B3") as run:
+        until(run, 1)
+        run.add("QUERY new PATTERN SEQ(A a, B b) WITHIN 10 us", sees="new")
+        assert rows(run.to_end()) == [("pairs", 1, 0, 3), ("pairs", 1, 2, 3), ("new", 1, 2, 3)]
+
+
+def test_a_rule_can_begin_and_end_at_a_time_of_the_stream() -> None:
+    with opened("A0 B1 B2 B3 B4 B5") as run:
+        run.remove("pairs", at=3)
+        run.add("QUERY late PATTERN SEQ(A a, B b) WITHIN 10 us", at="4")
+        assert rows(run.to_end()) == [("pairs", 1, 0, 1), ("pairs", 1, 0, 2), ("late", 1, 0, 4), ("late", 1, 0, 5)]
+
+
+def test_a_removed_rule_still_reports_what_a_not_holds_back() -> None:
+    with opened("A0 A1 C9 C11 C12", "QUERY calm PATTERN SEQ(A a, NOT(B b)) WITHIN 10 us") as run:
+        steps = iter(run)
+        run.remove("calm", at=1)
+        assert [(one.name, one.ending) for one in run.queries()] == [("calm", True)]
+        assert rows(next(steps)) == [("calm", 1, 0)]
+        assert run.reached_us == 11 and run.queries() == ()
+        assert run.to_end().num_rows == 0 and run.events == 5
+
+
+def test_a_rule_replaced_by_itself_changes_nothing_but_its_version() -> None:
+    with opened("A0 B1 B2 B3") as run:
+        until(run, 2)
+        version = run.replace("pairs", "PATTERN SEQ(A a, B b) WITHIN 10 us")
+        assert (version.name, version.number) == ("pairs", 2)
+        assert rows(run.to_end()) == [("pairs", 2, 0, 3)]
+
+
+def test_a_rule_that_is_replaced_before_the_stream_begins_never_reports() -> None:
+    with opened("A0 B1 C2") as run:
+        assert run.replace("pairs", "PATTERN SEQ(A a, C c) WITHIN 10 us").number == 2
+        assert rows(run.to_end()) == [("pairs", 2, 0, 2)]
+
+
+def test_the_next_version_may_be_another_query() -> None:
+    with opened("A0 B1 C2 C3") as run:
+        until(run, 1)
+        run.replace("pairs", "QUERY any PATTERN SEQ(A a, C c) WITHIN 10 us", at=3)
+        assert rows(run.to_end()) == [("pairs", 2, 0, 3)]
+
+
+def test_a_name_can_be_used_again() -> None:
+    with opened("A0 B1 B2 B3 B4") as run:
+        until(run, 1)
+        run.remove("pairs")
+        until_now = run.queries()
+        assert until_now[0].until_us == 2
+        assert run.add(PAIRS, at=4).number == 2
+        assert rows(run.to_end()) == [("pairs", 2, 0, 4)]
+
+
+def test_a_stored_trace_is_read_again_where_a_new_rule_looks_back() -> None:
+    events = [{"id": n, "ts": n, "type": "AB"[n % 2]} for n in range(8)]
+    with decopa.open_run(PAIRS, table_of(events), trace=decopa.TraceOptions(batch_size=2)) as run:
+        next(iter(run))
+        run.add("QUERY far PATTERN SEQ(A a, A b) WITHIN 100 us", at=6)
+        found = [row for row in rows(run.to_end()) if row[0] == "far"]
+    assert found == [("far", 1, 0, 6), ("far", 1, 2, 6), ("far", 1, 4, 6)]
+
+
+def test_alternatives_that_find_the_same_match_report_it_once() -> None:
+    text = "QUERY either PATTERN OR(SEQ(A a, B b), AND(A a, B b)) WITHIN 10 us"
+    with opened("A0 B1 B2 B3") as run:
+        until(run, 1)
+        run.add(text)
+        assert rows(run.to_end()) == [("pairs", 1, 0, 2), ("either", 1, 0, 2), ("pairs", 1, 0, 3), ("either", 1, 0, 3)]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda run: run.remove("pear"), "there is no rule 'pear'; did you mean 'pairs'?"),
+        (lambda run: run.replace("pear", PAIRS), "there is no rule 'pear'; did you mean 'pairs'?"),
+        (lambda run: run.add(PAIRS), "there is a rule 'pairs' already; replace it, or give the new one another name"),
+        (lambda run: run.add("QUERY x PATTERN SEQ(A a) WHERE a.z > 1 WITHIN 5 us"), "z"),
+        (lambda run: run.add("QUERY x PATTERN SEQ(A a"), "line 1"),
+        (lambda run: run.add(f"{PAIRS}; QUERY y PATTERN SEQ(A a) WITHIN 1 us"), "a rule is one query"),
+        (lambda run: run.add("QUERY x PATTERN SEQ(A a) WITHIN 5 us", sees="all"), "sees 'window' or 'new', not 'all'"),
+        (lambda run: run.remove("pairs", at=1), "a change at 1 us comes too late, events up to 1 us"),
+        (lambda run: run.add("QUERY x PATTERN SEQ(A a) WITHIN 5 us", at="noon"), "noon"),
+        (lambda run: run.add("QUERY x PATTERN SEQ(A a) WITHIN 5 us RETURN count(*)"), "has aggregates, ORDER BY or"),
+    ],
+)  # fmt: skip
+def test_a_change_that_cannot_be_made_leaves_the_run_as_it_was(call: Any, message: str) -> None:
+    with opened("A0 B1 B2") as run:
+        until(run, 1)
+        before = run.queries()
+        with pytest.raises(DecoPaError) as refused:
+            call(run)
+        assert message in str(refused.value) and "\n" not in str(refused.value)
+        assert run.queries() == before
+        assert rows(run.to_end()) == [("pairs", 1, 0, 2)]
+
+
+def test_a_rule_that_needs_more_history_than_a_live_stream_has_kept_is_refused() -> None:
+    with opened("A0 B1 A20 B21 A40 B41 B42", max_history_bytes=64) as run:
+        until(run, 41)
+        with pytest.raises(DecoPaError, match=r"needs the events of the last 99 us, and only those of 1 us are kept"):
+            run.add("QUERY far PATTERN SEQ(A a, B b) WITHIN 100 us")
+        run.add("QUERY far PATTERN SEQ(A a, B b) WITHIN 100 us", sees="new")
+        assert rows(run.to_end()) == [("pairs", 1, 40, 42)]
+
+
+def test_rules_on_ray_are_refused() -> None:
+    with pytest.raises(DecoPaError, match="rules come and go in one process only"):
+        opened("A0", runtime="ray")
+
+
+def test_times_of_changes_are_microseconds_text_or_datetimes() -> None:
+    assert moment_us(5) == moment_us("5") == 5
+    assert moment_us("1970-01-01T00:00:01") == 1_000_000
+    with pytest.raises(DecoPaError, match="is no time"):
+        moment_us(1.5)
