@@ -15,7 +15,7 @@ from pathlib import Path
 
 from scripts.benchmarks.regret_cases import all_cases, paper_cases
 from scripts.benchmarks.regret_report import load_results, one_line, report, save_results
-from scripts.benchmarks.regret_runs import STRATEGIES, measure_case
+from scripts.benchmarks.regret_runs import STRATEGIES, Bench, measure_case
 
 
 def main() -> int:
@@ -25,21 +25,24 @@ def main() -> int:
     parser.add_argument("--units", type=int, default=4, help="processing units of every plan (default: 4)")
     parser.add_argument("--plans", type=int, default=20, help="random plans for each query (default: 20)")
     parser.add_argument("--bound", type=float, default=10.0, help="seconds after which a plan is cut off (default: 10)")
-    parser.add_argument("--only", default="", help="cases whose name contains this; others keep their last result")
+    parser.add_argument("--only", default="", help="cases whose name contains one of these (commas between them)")
     parser.add_argument("--resume", action="store_true", help="leave out queries that were measured already")
+    parser.add_argument(
+        "--choose-again", action="store_true", help="plan anew, and run only plans that were not measured already"
+    )
     parser.add_argument("--budget", type=float, default=float("inf"), help="seconds after which no query is begun")
     parser.add_argument("--report", action="store_true", help="run nothing: write the report of what was measured")
     args = parser.parse_args()
     store = args.out / "plan_regret.json"
     begun = time.monotonic()
     for case in [] if args.report else [*all_cases(), *paper_cases()]:
-        done = args.resume and case.name in load_results(store)
-        if args.only not in case.name or done or time.monotonic() - begun > args.budget:
+        before = load_results(store).get(case.name)
+        wanted = any(part.strip() in case.name for part in args.only.split(","))
+        if not wanted or (args.resume and before is not None) or time.monotonic() - begun > args.budget:
             continue
         plans, strategies = (args.plans, STRATEGIES) if case in all_cases() else (0, ("decopa", "left-deep"))
-        result = measure_case(
-            case, args.shared, units=args.units, plans=plans, bound_s=args.bound, strategies=strategies
-        )
+        bench = Bench(case, args.shared, args.bound, before if args.choose_again else None)
+        result = measure_case(bench, units=args.units, plans=plans, strategies=strategies)
         save_results(store, {**load_results(store), case.name: result})
         print(one_line(result), file=sys.stderr, flush=True)
     found = load_results(store)

@@ -92,16 +92,8 @@ class CaseResult:
         return None if one is None or not one.ended else one.seconds / self.best.seconds
 
 
-def measure_case(
-    case: RegretCase,
-    shared: Path,
-    *,
-    units: int,
-    plans: int,
-    bound_s: float,
-    strategies: Sequence[str] = STRATEGIES,
-) -> CaseResult:
-    query, bench = parse(case.query), _Bench(case, shared, bound_s)
+def measure_case(bench: Bench, *, units: int, plans: int, strategies: Sequence[str] = STRATEGIES) -> CaseResult:
+    query = bench.query
     begun = time.process_time()
     known = measure([query], bench.source())[0].statistics
     measuring_s = time.process_time() - begun
@@ -118,18 +110,18 @@ def measure_case(
     for plan in random_plans(query, known, units, plans):
         bench.run(plan)
     bench.run_near_plans_again(chosen["decopa"])
-    return CaseResult(case.name, measuring_s, bench.found, chosen, planning_s)
+    return CaseResult(bench.name, measuring_s, bench.found, chosen, planning_s)
 
 
-class _Bench:
-    """Runs plans of one query over one table, and keeps the best run of each."""
+class Bench:
+    """Runs plans of one query over one table, and keeps the best run of each; plans that ran before are known."""
 
-    def __init__(self, case: RegretCase, shared: Path, bound_s: float) -> None:
-        self._query, self._table = parse(case.query), case.table(shared)
+    def __init__(self, case: RegretCase, shared: Path, bound_s: float, before: CaseResult | None = None) -> None:
+        self.name, self.query, self._table = case.name, parse(case.query), case.table(shared)
         self._columns = TraceColumns(id=case.id_column)
         self._bound_s = bound_s
         self._plans: dict[str, Plan] = {}
-        self.found: dict[str, Measured] = {}
+        self.found: dict[str, Measured] = {} if before is None else dict(before.plans)
 
     def source(self) -> TraceSource:
         return open_trace(self._table, columns=self._columns)
@@ -137,8 +129,8 @@ class _Bench:
     def run(self, plan: Plan) -> str:
         """Runs a plan that was not run yet, with its loops compiled; returns its shape."""
         shape = shape_of(plan)
+        self._plans[shape] = plan
         if shape not in self.found:
-            self._plans[shape] = plan
             LocalRuntime(plan, self.source()).warm_up()
             self.found[shape] = self._measured(shape)
             if self._is_near(shape):
@@ -148,9 +140,11 @@ class _Bench:
     def run_near_plans_again(self, chosen: str) -> None:
         """The best plans and the chosen one, in turn: what is called best may have been lucky."""
         order = sorted((one for one in self.found.values() if one.ended), key=lambda one: one.seconds)
-        near = [one.shape for one in order[:_MOST_NEAR] if self._is_near(one.shape)]
+        near = [one.shape for one in order if one.shape in self._plans and self._is_near(one.shape)][:_MOST_NEAR]
         if self.found[chosen].ended and chosen not in near:
             near.append(chosen)
+        for shape in near:
+            LocalRuntime(self._plans[shape], self.source()).warm_up()
         for round_number in range(_ROUNDS):
             for shape in near:
                 if not round_number or self.found[shape].seconds < _SHORT_S:
@@ -188,7 +182,7 @@ class _Bench:
 
     def _result(self, plan: Plan, limits: Limits) -> RunResult:
         return run_detailed(
-            self._query,
+            self.query,
             self._table,
             planning=Planning(plan=plan, force=True),
             trace=TraceOptions(self._columns),

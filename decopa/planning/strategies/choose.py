@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
@@ -121,12 +122,13 @@ def least_work_splits(space: SplitSpace, capacity: Capacity) -> Iterator[Split]:
         yield cheapest_split(space, capacity)
         return
     best: dict[bool, tuple[float, Split]] = {}
+    covered = cache(lambda core: JoinCover(space, core, capacity, Reading.LINEAR))
+    joined = cache(lambda core, shared: covered(core).least_work(shared=shared))
     for skeleton in skeletons(space):
         for shared in (False, True):
             total, steps = 0.0, list(skeleton.fixed)
             for core in skeleton.cores:
-                cover = JoinCover(space, core, capacity, Reading.LINEAR)
-                cost, joins = cover.least_work(shared=shared)
+                cost, joins = joined(core, shared)
                 total += cost
                 steps += joins
             split = split_of(steps)

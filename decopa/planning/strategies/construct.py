@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from costmodel.capacity import Capacity
 from costmodel.throughput import units_needed
@@ -55,8 +56,9 @@ def construct(
     if space.query.chosen_in_order:
         return assign_units(space, cheapest_split(space, capacity), units, capacity, reading)
     best: Assignment | None = None
+    cover = cache(lambda core: JoinCover(space, core, capacity, reading))
     for skeleton in skeletons(space):
-        found = _best_of(space, skeleton, units, capacity, reading)
+        found = _best_of(space, skeleton, [cover(core) for core in skeleton.cores], units, capacity, reading)
         if found is not None and (best is None or found.scaling.log_scaling > best.scaling.log_scaling):
             best = found
     if best is None:
@@ -72,10 +74,13 @@ def construct(
 
 
 def _best_of(
-    space: SplitSpace, skeleton: Skeleton, units: int, capacity: Capacity, reading: Reading
+    space: SplitSpace,
+    skeleton: Skeleton,
+    covers: Sequence[JoinCover],
+    units: int,
+    capacity: Capacity,
+    reading: Reading,
 ) -> Assignment | None:
-    covers = [JoinCover(space, core, capacity, reading) for core in skeleton.cores]
-
     def steps_at(log_scaling: float) -> tuple[Step, ...] | None:
         """Steps that sustain c on the units there are."""
         used = 0.0
