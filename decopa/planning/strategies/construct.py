@@ -25,12 +25,15 @@ from decopa.planning.strategies.exhaustive import best_assignment
 from decopa.planning.strategies.units import Assignment, assign_units
 from decopa.planning.subquery import SubQuery, negated_part
 from decopa.query.analysis import Scope
+from decopa.query.query import Query
 
 #: The bisection for c stops at this relative width; the split that it ends with is then allocated exactly.
 _WIDTH = 1e-3
-#: Queries up to this size are searched further, for splits that share sub-queries in ways the program cannot count.
-_SEARCHED_POSITIONS = 6
-_SEARCH_BRANCHES = 1_000
+#: Queries up to this size are searched further, for splits that share sub-queries in ways the program cannot count. A
+#: KL counts twice, since a sub-query may hold its events or its groups.
+_SEARCHED_POSITIONS, _SEARCHED_WITH_KLEENE = 6, 7
+#: Branches looked at in that search, where a step that is priced counts as several: about half a second.
+_SEARCH_WORK = 25_000
 
 
 @dataclass(frozen=True)
@@ -67,10 +70,16 @@ def construct(
         if units < len(split):
             raise PlanError(f"no split of {space.query.pattern} has at most {units} operators")
         best = assign_units(space, split, units, capacity, reading)
-    if search and len(space.query.aliases) <= _SEARCHED_POSITIONS:
-        searched = best_assignment(space, units, capacity, reading, seed=best, max_steps=_SEARCH_BRANCHES)
+    if search and is_searched(space.query):
+        searched = best_assignment(space, units, capacity, reading, seed=best, max_work=_SEARCH_WORK)
         best = searched or best
     return best
+
+
+def is_searched(query: Query) -> bool:
+    """Whether a query is small enough to look at more than the program does within the time a user waits for a plan."""
+    positions = len(query.aliases)
+    return positions <= _SEARCHED_POSITIONS and positions + len(query.kleene_aliases) <= _SEARCHED_WITH_KLEENE
 
 
 def _best_of(
