@@ -23,7 +23,7 @@ def report(found: Sequence[CaseResult], papers: Sequence[CaseResult], command: s
         "",
         f"Command: `{command}`. {len(found)} queries, {plans:,} different plans; each query was run with the plan of "
         "every strategy and with random valid plans, in one process, loops compiled before, each cut off at four times "
-        "the best so far. Time is processor time of a whole run; regret is the time of the choice over that of the "
+        "the best so far. Time is processor time of a run; regret is the time of the choice over that of the "
         "best plan found, by anybody. Plans within 1.3 times the best, and the choice of `decopa`, ran up to five more "
         "times in turn; the least time of each counts.",
         "",
