@@ -36,4 +36,5 @@ def run_here(
     seconds = time.perf_counter() - started
     for name, why in local.dropped.items():
         guard.warnings.append(f"query {name} was dropped and has no result: {why}")
-    return Found(RunResult(NO_MATCHES, local.events, seconds, local.reports(), prepared.plan), outcomes)
+    result = RunResult(NO_MATCHES, local.events, seconds, local.reports(), prepared.plan, began_at=started)
+    return Found(result, outcomes)
