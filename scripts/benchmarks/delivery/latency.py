@@ -1,4 +1,4 @@
-"""`scripts/bench_latency`: detection latency of a plan with two operators on Ray, at a share of the load that it sustains.
+"""`scripts/bench_latency`: detection latency of a plan with two operators on Ray, at a share of its full load.
 
 A run is replayed at a fixed rate. Latency is from the moment when the last event of a match was due to the moment when
 the match is at the sink: three hops, from the shuffler over two units to the sink. Where it goes is told from the same
