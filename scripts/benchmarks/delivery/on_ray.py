@@ -4,7 +4,8 @@ Everything happens on one Ray, in turn, warm. Processor seconds are those of all
 moment when all actors are up to the moment when all matches are written; starting processes is left out. The local run
 and DuckDB's COPY write the same matches, DuckDB with as many threads as the machine has cores.
 
-`--emulate` replays with units that pretend to have a tenth of a processor each, so that eight of them fit on two cores.
+With `--emulate` units pretend to be so slow that one of them takes that many seconds for all comparisons, and many of
+them fit on two cores.
 """
 
 from __future__ import annotations
@@ -135,6 +136,8 @@ def compare(workload: Workload, units: list[int], strategy: str, rounds: int) ->
             each = {"local": on_this_core(workload), "DuckDB COPY": by_duckdb(workload, peer)}
             for n, plan in plans.items():
                 each[f"Ray, {n} units"] = on_ray(plan, workload, RayOptions())
+            shown = ", ".join(f"{name} {one.seconds:.2f} / {one.processor_s:.2f}" for name, one in each.items())
+            print(f"round {number}, s / processor s: {shown}", file=sys.stderr, flush=True)
             if len({one.matches for one in each.values()}) > 1:
                 sys.exit(f"contenders disagree: { {name: one.matches for name, one in each.items()} }")
             for name, one in each.items() if number else ():
@@ -142,10 +145,13 @@ def compare(workload: Workload, units: list[int], strategy: str, rounds: int) ->
     return found
 
 
-def emulated(workload: Workload, units: list[int], strategy: str) -> dict[int, Spent]:
-    """The same folder by units with a declared capacity, slow enough for all of them to fit on this machine."""
+def emulated(workload: Workload, units: list[int], strategy: str, seconds: float) -> dict[int, Spent]:
+    """The same folder by units with a declared capacity, of which one would take `seconds` for all comparisons."""
     known = decopa.stats(workload.query_text, workload.events)
-    slow = RayOptions(emulate={"": Capacity.per_second(20_000, 200_000, 200_000)})
+    here = decopa.run_detailed(
+        workload.query_text, workload.events, planning=Planning(plan=plan_for(workload)), count=True
+    )
+    slow = RayOptions(emulate={"": Capacity.per_second(1e9, here.comparisons / seconds)})
     return {
         n: on_ray(decopa.plan(workload.query_text, known, units=n, strategy=strategy), workload, slow) for n in units
     }
@@ -158,15 +164,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--cases", default=",".join(case.name for case in CASES), help="names, separated by commas")
     parser.add_argument("--units", default="1,2,4", help="numbers of units, separated by commas")
     parser.add_argument("--strategy", default="decopa", help="of the plans (default: %(default)s)")
-    parser.add_argument("--emulate", action="store_true", help="units of a declared capacity, no peers")
+    parser.add_argument("--emulate", type=float, metavar="SECONDS", help="units of a declared capacity, no peers")
     args = parser.parse_args(arguments)
     units = [int(one) for one in args.units.split(",")]
     with ray_session(cpus=max(units) + 2, dashboard=False):
         for case in CASES:
             if case.name in args.cases.split(","):
                 workload = workload_of(case, args.events)
-                if args.emulate:
-                    print(_emulated_report(emulated(workload, units, args.strategy)), flush=True)
+                if args.emulate is not None:
+                    print(_emulated_report(emulated(workload, units, args.strategy, args.emulate)), flush=True)
                 else:
                     found = compare(workload, units, args.strategy, args.rounds)
                     print(f"\n## {case.title}: {args.events:,} events\n\n{_report(found)}", flush=True)
