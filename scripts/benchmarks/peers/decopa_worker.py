@@ -98,11 +98,10 @@ def run_local(plan: Plan, trace: pa.Table, batch_size: int = DEFAULT_BATCH_SIZE)
     began = time.perf_counter()
     runtime = LocalRuntime(plan, open_trace(trace), limits=UNLIMITED, outlet=outlet, batch_size=batch_size)
     runtime.run()
-    found = runtime.outcomes
     seconds = time.perf_counter() - began
     outcome = Outcome(runtime.matches, trace.num_rows, seconds)
     # A runtime refers to itself: until it is collected the next run has to take fresh memory from the system.
-    del runtime, found
+    del runtime
     gc.collect()
     return outcome
 
