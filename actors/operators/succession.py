@@ -146,7 +146,7 @@ class _SuccessionKernel:
         size = 1 if not self._equal else 1 << (2 * left.length - 1).bit_length()
         head, link = np.full(size, -1, dtype=np.int64), np.empty(left.length, dtype=np.int64)
         found_at = np.full((2, left.length if self._lists else 0), NOTHING_YET, dtype=np.int64)
-        places = np.zeros(3, dtype=np.int64)  # next left row, next right row, and what the loop keeps between calls
+        places = np.zeros(4, dtype=np.int64)  # next left row, next right row, and what the loop keeps between calls
         inputs = [left.columns["min_ts"], left.columns[self._ends[0]], hashes[0]]
         inputs += [right.columns["min_ts"], right.columns[self.chosen_end], right.columns[self._ends[1]], hashes[1]]
         inputs += [head, link, found_at[0], found_at[1], open_rows, *self._columns(left, right), *self._constants]
