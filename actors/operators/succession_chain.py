@@ -48,18 +48,17 @@ class ChainGatherer:
         Rows must be in order of time, and no two events of a step have the same time.
         """
         links: list[Indices] = []
-        ends, count = first.columns[self._end], first.length
+        ends = first.columns[self._end]
         for step in events:
             begins = step.columns["min_ts"]
             link = successors(ends, begins)
             if links:
                 # Links never go back, so those that lead to an event without a successor are the last ones.
-                count = int(np.searchsorted(links[-1], len(link)))
-                link = link.take(links[-1][:count])
+                reached = links[-1][: int(np.searchsorted(links[-1], len(link)))]
+                link = link.take(reached)
             links.append(link)
             ends = begins
-            count = len(link)
-        return [link[:count] for link in links]
+        return [link[: len(links[-1])] for link in links]
 
     def matches(
         self, first: Batch, events: Sequence[Batch], links: Sequence[Indices]
@@ -74,15 +73,17 @@ class ChainGatherer:
             if rows < len(fits):
                 kept = np.flatnonzero(fits)
                 places = [kept + start, *(link[kept] for link in part)]
-            if rows and self._blocks is None:
-                yield rows, {}
-            elif rows:
-                room = self._blocks.room(CHUNK)
-                batches = [first, *events]
-                for name, (place, column) in self._origins.items():
-                    _copy(batches[place].columns[column], places[place], room[name][:rows])
-                self._blocks.take(rows)
-                yield rows, {name: column[:rows] for name, column in room.items()}
+            if rows:
+                yield rows, {} if self._blocks is None else self._gathered(self._blocks, rows, [first, *events], places)
+
+    def _gathered(
+        self, blocks: OutputBlocks, rows: int, batches: Sequence[Batch], places: Sequence[Indices | slice]
+    ) -> dict[str, Array]:
+        columns = blocks.room(rows)
+        for name, (place, column) in self._origins.items():
+            _copy(batches[place].columns[column], places[place], columns[name])
+        blocks.take(rows)
+        return columns
 
     def within(self, first: Batch, events: Batch, link: Indices) -> int:
         """How many of the first rows have their successor within the window."""
