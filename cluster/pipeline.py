@@ -8,7 +8,7 @@ message nearest to the root is delivered first, which keeps queues short and bat
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -182,9 +182,23 @@ class Pipeline:
         for part, marks in self._watermarks.items():
             marks.update(mine[part].watermarks)
 
+    def hand_over_to(self, other: Pipeline, keys: Collection[str]) -> None:
+        """The other pipeline goes on with what takes the matches of these parts; what it has found itself is dropped.
+
+        Both plan the same queries, so a match has the same columns in both, and takers keep their order and counts.
+        """
+        for key in keys:
+            other._takers[other.plan.place_of[key]] = self._takers[self.plan.place_of[key]]
+            other._touched.add(other.plan.place_of[key])
+
     def take(self) -> tuple[pa.Table, ...]:
         """The matches that came since the last call, a table for each OR-free query, where rows are wanted."""
         return tuple(sink.take() for sink in self.sinks)
+
+    def take_of(self, keys: Collection[str]) -> dict[str, pa.Table]:
+        """As `take`, of these parts only, by their keys."""
+        takers = {key: self._takers[self.plan.place_of[key]] for key in keys}
+        return {key: taker.take() for key, taker in takers.items() if isinstance(taker, MatchSink)}
 
     @property
     def finals_us(self) -> tuple[int, ...]:
