@@ -22,6 +22,7 @@ from actors.sinks.outlet import Outcome, OutletSpec, check_rows_only
 from actors.sinks.sink import MatchSink
 from cluster.change.cut import final_at, held_from, joined, matches_at_cut, released, reported
 from cluster.change.history import History
+from cluster.live import NewMatches
 from cluster.pipeline import TABLE, PartState, Pipeline
 from decopa.errors import DecoPaError, PlanError
 from decopa.planning.history import history_us, uncertain_windows
@@ -145,9 +146,10 @@ class ChangingPipeline:
             self._warming.later.append(events)
         self.events += len(events)
         self._watermark_us = int(events.ts[-1])
-        # Twice the window is the latest that a match can still be on its way; what is kept may be worked on again.
-        reach_us = self._history.reach_us + 3 * self._pipeline.window_us
-        self._strings.forget_before(self._watermark_us - reach_us)
+
+    def forget_strings(self) -> None:
+        """Forgets strings of events that no match to come can have; what is kept may be worked on again."""
+        self._pipeline.forget_strings(self._history.reach_us)
 
     # ------------------------------------------------------------- the change
 
@@ -277,6 +279,13 @@ class ChangingPipeline:
         mine = joined(self._earlier, _by_key(self._pipeline))
         found, self._earlier = released(mine, reported(self.plan), self._watermark_us)
         return found
+
+    def new_matches(self) -> NewMatches | None:
+        """The matches that came since the last call, if there are any, and how far each query is."""
+        found = self.take() if self.matches else {}
+        if not any(table.num_rows for table in found.values()):
+            return None
+        return NewMatches(tuple(found.values()), tuple(self.finals_us[key] for key in found))
 
     def nothing(self) -> dict[str, pa.Table]:
         """No matches, by the keys of the parts that report: shows the columns of each."""

@@ -79,9 +79,11 @@ class Suspicion:
     speed: float = 0.0
     #: What has happened since the rates changed, or in the last looks if none did.
     since: Stretch | None = None
+    #: Why it is asked, where no statistic has changed.
+    note: str = ""
 
     def __str__(self) -> str:
-        reasons = [str(finding) for finding in self.findings]
+        reasons = [*([self.note] if self.note else []), *(str(finding) for finding in self.findings)]
         return ", ".join(["a unit is overloaded", *reasons] if self.urgent else reasons)
 
 

@@ -48,7 +48,10 @@ def register(commands: Subparsers) -> None:
     add_query_argument(parser)
     add_trace_arguments(parser, required=False, live=True)
     add_planning_arguments(
-        parser, "processing units: that many actors on Ray (default: one unit, in this process); see --runtime"
+        parser,
+        "processing units: that many actors on Ray (default: one unit, in this process); see --runtime. With --adapt "
+        "also a range, as in 2:8",
+        ranges=True,
     )
     add_output_arguments(
         parser,
@@ -67,6 +70,7 @@ def register(commands: Subparsers) -> None:
     add_spark_argument(parser, "read, clean, sort and measure the trace on Spark, for traces of any size")
     add_source_arguments(parser)
     run_options.add_stream_arguments(parser)
+    run_options.add_adapt_arguments(parser)
     run_options.add_bad_row_arguments(parser)
     run_options.add_checkpoint_arguments(parser)
     parser.set_defaults(action=run_command)
@@ -140,7 +144,12 @@ def _run(
         progress.clear()
         tell("warning", line)
 
-    watch = Watch(progress, progress.phase, show_dashboard, recorder, warn=warn)
+    def changed(line: str) -> None:
+        if not args.quiet:
+            progress.clear()
+            tell("change", line)
+
+    watch = Watch(progress, progress.phase, show_dashboard, recorder, warn=warn, changed=changed)
     result = run_spec(spec, queries, watch=watch, predictions=True)
     if writes_file:
         progress.phase("writing the matches")

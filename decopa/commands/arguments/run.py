@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 
 from decopa.choices import (
     BAD_ROW_POLICIES,
+    DEFAULT_ADAPT_EVERY_S,
+    DEFAULT_ADAPT_GAIN,
     DEFAULT_CHECKPOINT_S,
+    DEFAULT_HISTORY_BYTES,
     DEFAULT_MAX_FOLDER_BYTES,
     DEFAULT_MAX_GROUPS,
     DEFAULT_MAX_MATCHES,
@@ -41,6 +44,7 @@ EXAMPLES = """examples:
   decopa run query.txt --trace kafka://localhost:9092/events --checkpoint checkpoints/ --out matches/
   decopa run query.txt --follow incoming/ --checkpoint checkpoints/ --out kafka://localhost:9092/matches
   tail -f events.jsonl | decopa run query.txt --trace - --allowed-lateness '2 s' --late drop
+  tail -f events.jsonl | decopa run query.txt --trace - --adapt             a plan that follows the stream
   decopa run query.txt --trace trace.parquet                                 in this process, without Ray
   decopa run query.txt --trace trace.parquet --units 4 --out matches/        files, written where matches are found
   decopa run query.txt --trace trace.parquet --out none                      how many matches there are
@@ -220,6 +224,36 @@ def add_stream_arguments(run: argparse.ArgumentParser) -> None:
     )
 
 
+def add_adapt_arguments(run: argparse.ArgumentParser) -> None:
+    adapt = run.add_argument_group("plans that follow the stream")
+    adapt.add_argument(
+        "--adapt",
+        action="store_true",
+        help="watch rates and selectivities, and change to a better plan while the run goes on; no match is lost",
+    )
+    adapt.add_argument(
+        "--adapt-gain",
+        metavar="X",
+        type=positive,
+        help=f"another plan must sustain this many times as much (default: {DEFAULT_ADAPT_GAIN:g})",
+    )
+    adapt.add_argument(
+        "--adapt-every",
+        metavar="TIME",
+        type=duration,
+        help=f"how often to look; of stored traces, event time (default: {DEFAULT_ADAPT_EVERY_S:g} s)",
+    )
+    adapt.add_argument(
+        "--adapt-history-mb",
+        metavar="N",
+        type=count,
+        help=f"events of a live stream that are kept to build a plan from (default: {DEFAULT_HISTORY_BYTES // 2**20})",
+    )
+    adapt.add_argument(
+        "--adapt-log", metavar="FILE", type=Path, help="append a line of JSON for every change, such as changes.jsonl"
+    )
+
+
 def add_checkpoint_arguments(run: argparse.ArgumentParser) -> None:
     safe = run.add_argument_group("checkpoints (on Ray)")
     safe.add_argument(
@@ -248,6 +282,15 @@ def check(args: argparse.Namespace) -> None:
         (args.max_spill_mb, args.spill, "--max-spill-mb limits what is spilled; name a folder for it with --spill DIR"),
         (args.dead_letters, args.bad_rows == "divert", "--dead-letters takes diverted rows; add --bad-rows divert"),
         (args.checkpoint_every, args.checkpoint, "--checkpoint-every needs checkpoints; add --checkpoint DIR"),
+        (args.adapt_gain, args.adapt, "--adapt-gain is about plans that change; add --adapt"),
+        (args.adapt_every, args.adapt, "--adapt-every is about plans that change; add --adapt"),
+        (args.adapt_history_mb, args.adapt, "--adapt-history-mb is about plans that change; add --adapt"),
+        (args.adapt_log, args.adapt, "--adapt-log is about plans that change; add --adapt"),
+        (
+            args.units if isinstance(args.units, tuple) else None,
+            args.adapt,
+            "--units FEWEST:MOST lets a run take more or fewer units while it goes on; add --adapt, or name one number",
+        ),
         (args.out_format, args.checkpoint, "--out-format is that of parts; add --checkpoint DIR, or leave it out"),
     ):
         if given is not None and not needed:
@@ -280,6 +323,7 @@ def spec_of(args: argparse.Namespace) -> RunSpec:
     from dataclasses import replace
 
     from cluster.options import Checkpoints, Placement, RayOptions
+    from decopa.planning.change.options import Adapt
     from decopa.runs.spec import RunSpec
     from shuffler.source.dead_letters import BadRows
     from shuffler.source.lateness import Lateness
@@ -303,6 +347,15 @@ def spec_of(args: argparse.Namespace) -> RunSpec:
         wait_for_nodes_s=None if args.wait_for_nodes is None else args.wait_for_nodes / 1e6,
     )
     every_s = DEFAULT_CHECKPOINT_S if args.checkpoint_every is None else args.checkpoint_every / 1e6
+    adapt = None
+    if args.adapt:
+        adapt = Adapt(
+            gain=args.adapt_gain or DEFAULT_ADAPT_GAIN,
+            every_s=DEFAULT_ADAPT_EVERY_S if args.adapt_every is None else args.adapt_every / 1e6,
+            units=args.units if isinstance(args.units, tuple) else None,
+            max_history_bytes=(args.adapt_history_mb or DEFAULT_HISTORY_BYTES // 2**20) * 2**20,
+            log=None if args.adapt_log is None else str(args.adapt_log),
+        )
     return RunSpec(
         reading,
         chosen,
@@ -313,6 +366,7 @@ def spec_of(args: argparse.Namespace) -> RunSpec:
         None if args.checkpoint is None else Checkpoints(str(args.checkpoint), every_s),
         args.order,
         _counts(args),
+        adapt,
     )
 
 

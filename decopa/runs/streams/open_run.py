@@ -16,9 +16,9 @@ from typing import Any
 import pyarrow as pa
 
 from cluster.change.cut import ending_in
-from cluster.change.history import DEFAULT_MAX_BYTES
 from cluster.change.local import with_sources
 from cluster.change.versions import RuleBook, RuleError, Sees, Version, opening_plan, version_parts
+from decopa.choices import DEFAULT_HISTORY_BYTES
 from decopa.language.front import read_queries
 from decopa.planning.history import history_us
 from decopa.planning.plan import Plan, QueryPlan
@@ -61,7 +61,7 @@ class OpenRun:
     """
 
     def __init__(
-        self, prepared: Prepared, *, keep_history_us: int = 0, max_history_bytes: int = DEFAULT_MAX_BYTES
+        self, prepared: Prepared, *, keep_history_us: int = 0, max_history_bytes: int = DEFAULT_HISTORY_BYTES
     ) -> None:
         self._source, self._keep_us = prepared.source, keep_history_us
         _check_rows(prepared.queries)
