@@ -32,6 +32,8 @@ EDGES = "EDGES"
 #: Where units go: Ray's strategies for placement groups, and our own.
 PLACEMENTS = ("SPREAD", "PACK", "STRICT_SPREAD", "STRICT_PACK", EDGES)
 
+#: What a rule that is added sees of the stream: its window, or new events only.
+RULE_SIGHTS = ("window", "new")
 #: `--adapt`: another plan must sustain this many times as much; looks this often (s); keeps this many bytes of events.
 DEFAULT_ADAPT_GAIN = 1.25
 DEFAULT_ADAPT_EVERY_S = 1.0

@@ -13,7 +13,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from cluster.change.switches import Made, PlanSwitch, SwitchLog
+from cluster.change.outcome import Changeable, Switched
+from cluster.change.switches import PlanSwitch, SwitchLog
 from cluster.change.versions import renamed
 from costmodel.drift.readings import Reading
 from costmodel.drift.sample import statistics_now
@@ -36,12 +37,12 @@ Replan = Callable[[Plan, Sequence[Statistics], float], Sequence[Plan]]
 InBackground = Callable[[Callable[[], "Decision | None"]], "Future[Decision | None]"]
 
 
-class Adaptable(Protocol):
-    """A run whose plan can be changed: all that the loop needs of a runtime."""
+class Adaptable(Changeable, Protocol):
+    """A run whose plan can be changed and that tells how it goes: all that the loop needs of a runtime."""
 
     @property
-    def plan(self) -> Plan:
-        """The plan that runs now; its parts have keys."""
+    def events(self) -> int:
+        """Events that were fed so far."""
         ...
 
     def counters(self, at_s: float) -> Reading:
@@ -50,14 +51,6 @@ class Adaptable(Protocol):
 
     def last_events(self, span_us: int, most: int) -> EventColumns:
         """The events of the last `span_us`, or the last `most` of them."""
-        ...
-
-    def change(self, plan: Plan) -> None:
-        """Begins to change to a plan. Raises DecoPaError if that cannot be; nothing has changed then."""
-        ...
-
-    def changed(self) -> Made | None:
-        """What became of the change, once it is over; None before."""
         ...
 
 
@@ -112,7 +105,7 @@ class AdaptLoop:
         self._began_s = self._looked_s = time.perf_counter()
         self._spent_s = 0.0
         self._weighing: Future[Decision | None] | None = None
-        self._changing: Decision | None = None
+        self._changing: tuple[Decision, Future[Switched]] | None = None
         self._audited = 0
         #: What has been changed so far, and what was given up.
         self.switches: list[PlanSwitch] = []
@@ -122,7 +115,7 @@ class AdaptLoop:
     def step(self, ts_us: int) -> None:
         """Does what is due, after events up to this time were fed."""
         if self._changing is not None:
-            self._follow(self._changing, ts_us)
+            self._follow(*self._changing, ts_us)
         elif self._weighing is not None:
             self._decide(self._weighing, ts_us)
         elif self._is_due(ts_us):
@@ -199,30 +192,31 @@ class AdaptLoop:
             return
         try:
             self._log.write({"kind": "decided", "at_us": ts_us, "why": str(decision)})
-            self._run.change(decision.plan)
-        except DecoPaError as err:
-            self._give_up(decision, Made(0, ts_us, given_up=str(err)), ts_us)
+        except OutputError as err:  # a change that nobody can look up is not made
+            self._give_up(decision, str(err), ts_us)
             return
-        self._changing = decision
-        self._follow(decision, ts_us)
+        asked = self._run.change(decision.plan)
+        self._changing = decision, asked
+        self._follow(decision, asked, ts_us)
 
     # --------------------------------------------------------------- changing
 
-    def _follow(self, decision: Decision, ts_us: int) -> None:
-        made = self._run.changed()
-        if made is None:
+    def _follow(self, decision: Decision, asked: Future[Switched], ts_us: int) -> None:
+        if not asked.done():
             return
         self._changing = None
-        if made.given_up is not None:
-            self._give_up(decision, made, ts_us)
+        try:
+            made = asked.result()
+        except DecoPaError as err:
+            self._give_up(decision, str(err), ts_us)
             return
         self.monitor.switched(decision, self._clock.now_s(ts_us))
         self._next_s = None
         self._record(PlanSwitch.of(decision, made))
 
-    def _give_up(self, decision: Decision, made: Made, ts_us: int) -> None:
+    def _give_up(self, decision: Decision, why: str, ts_us: int) -> None:
         self.monitor.given_up(self._clock.now_s(ts_us))
-        self._record(PlanSwitch.of(decision, made))
+        self._record(PlanSwitch.of(decision, Switched(self._run.events, ts_us, 0), why))
 
     def _record(self, switch: PlanSwitch) -> None:
         self.switches.append(switch)

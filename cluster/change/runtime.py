@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 
 from actors.group import Limits
 from actors.reports import OperatorReport
 from actors.sinks.outlet import OutletSpec
 from cluster.change.history import BlockRing, History, StoredHistory
-from cluster.change.local import ChangingPipeline
+from cluster.change.local import ChangingPipeline, Replayed
 from cluster.change.loop import Adaptable, AdaptLoop
-from cluster.change.switches import Made
+from cluster.change.outcome import ChangeAbandoned, Switched
 from cluster.local import LocalRuntime, Watching
 from cluster.pipeline import TABLE
 from cluster.readings import local_reading
@@ -32,6 +35,13 @@ from shuffler.source.trace import TraceSource
 #: that it catches up with any stream.
 _BUILD_S = 0.01
 _LONGER = 1.1
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    plan: Plan
+    begin_us: Mapping[str, int] | None
+    made: Future[Switched] = field(default_factory=Future)
 
 
 class AdaptingRuntime(LocalRuntime):
@@ -76,7 +86,8 @@ class AdaptingRuntime(LocalRuntime):
             on_progress=self._look,
         )
         super().__init__(plan, source, batch_size=batch_size, watch=watch, working=self._changing)
-        self._made: Made | None = None
+        #: Changes that were asked for, the one under way first.
+        self._asked: deque[_Asked] = deque()
         self._building_s = self._longest_s = 0.0
         self._budget_s = math.inf
         self.loop = loop_of(self)
@@ -100,42 +111,37 @@ class AdaptingRuntime(LocalRuntime):
             raise StatisticsError("no events are kept that could be measured")
         return measured_columns(batches, self._source.format, self._source.strings)
 
-    def change(self, plan: Plan) -> None:
-        self._building_s = self._longest_s = 0.0
-        self._budget_s = _BUILD_S if self._is_live else math.inf
-        began_s = time.perf_counter()
-        self._changing.begin(plan)
-        self._held_up(time.perf_counter() - began_s)
+    def change(self, plan: Plan, begin_us: Mapping[str, int] | None = None) -> Future[Switched]:
+        """Asks for another plan, from the thread that feeds; a stored trace has it at once."""
+        asked = _Asked(plan, begin_us)
+        self._asked.append(asked)
         self._build()
-
-    def changed(self) -> Made | None:
-        made, self._made = self._made, None
-        return made
+        return asked.made
 
     def _build(self) -> None:
-        """Goes on with a change that is under way."""
-        if not self._changing.changing:
-            return
-        began_s, done = time.perf_counter(), None
-        try:
-            done = self._changing.step(self._budget_s)
-        except DecoPaError as err:  # the old plan goes on
-            self._made = Made(self.events, self._changing.watermark_us, given_up=str(err))
-            return
-        self._held_up(time.perf_counter() - began_s)
-        self._budget_s *= _LONGER
-        if done is not None:
+        """Goes on with the changes that were asked for."""
+        while self._asked:
+            asked, began_s = self._asked[0], time.perf_counter()
+            try:
+                done = self._stepped(asked)
+            except DecoPaError as err:  # the old plan stays
+                self._asked.popleft().made.set_exception(ChangeAbandoned(str(err)))
+                continue
+            self._held_up(time.perf_counter() - began_s)
+            if done is None:
+                return
             if self._watch is not None:
                 self._watch.plan_changed(self.plan, self._changing.earlier_reports)
-            self._made = Made(
-                done.at_event,
-                done.at_us,
-                done.events,
-                done.rows,
-                done.comparisons,
-                self._building_s,
-                self._longest_s,
-            )
+            made = Switched(done.at_event, done.at_us, done.events, self._building_s, self._longest_s)
+            self._asked.popleft().made.set_result(made)
+
+    def _stepped(self, asked: _Asked) -> Replayed | None:
+        if not self._changing.changing:
+            self._building_s = self._longest_s = 0.0
+            self._budget_s = _BUILD_S if self._is_live else math.inf
+            self._changing.begin(asked.plan, asked.begin_us)
+        self._budget_s *= _LONGER
+        return self._changing.step(self._budget_s)
 
     def _held_up(self, seconds: float) -> None:
         self._building_s += seconds

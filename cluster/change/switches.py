@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+from cluster.change.outcome import Switched
 from decopa.errors import OutputError
 from decopa.planning.change.monitor import Decision
 from decopa.planning.plan import Plan
-
-
-@dataclass(frozen=True, slots=True)
-class Made:
-    """A change that is over, as the runtime saw it: where the cut is, the events that were worked on again with the
-    rows and comparisons that took, how long building took, and how long the stream was held up at most. With
-    `given_up` the old plan has stayed, for that reason."""
-
-    at_event: int
-    at_us: int
-    replayed: int = 0
-    rows: int = 0
-    comparisons: int = 0
-    warm_up_s: float = 0.0
-    pause_s: float = 0.0
-    given_up: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +22,7 @@ class PlanSwitch:
     `at_event` events came before the cut, the last of them at `at_us`. `gain` is how many times as much the new plan
     was predicted to sustain, `rows_saved` the share of rows that it does not send. `promised` and `measured` are what
     the audit compares: work of the busiest unit or rows, old by new; `measured` is None until the new plan has run for
-    long enough. `given_up` says why the old plan has stayed.
+    long enough. Times are those of `Switched`. `given_up` says why the old plan has stayed.
     """
 
     at_event: int
@@ -51,12 +37,13 @@ class PlanSwitch:
     replayed: int = 0
     warm_up_s: float = 0.0
     pause_s: float = 0.0
+    stall_s: float = 0.0
     promised: float | None = None
     measured: float | None = None
     given_up: str | None = None
 
     @classmethod
-    def of(cls, decision: Decision, made: Made) -> PlanSwitch:
+    def of(cls, decision: Decision, made: Switched, given_up: str | None = None) -> PlanSwitch:
         proposal = decision.proposal
         return cls(
             made.at_event,
@@ -68,10 +55,11 @@ class PlanSwitch:
             proposal.gain,
             proposal.rows_saved,
             decision.plan,
-            made.replayed,
+            made.seeded,
             made.warm_up_s,
             made.pause_s,
-            given_up=made.given_up,
+            made.stall_s,
+            given_up=given_up,
         )
 
     def __str__(self) -> str:
@@ -102,6 +90,7 @@ class PlanSwitch:
             "replayed": self.replayed,
             "warm_up_s": self.warm_up_s,
             "pause_s": self.pause_s,
+            "stall_s": self.stall_s,
             **({} if self.given_up is None else {"why": self.given_up}),
             "plan": json.loads(self.plan.to_json()),
         }
@@ -113,19 +102,20 @@ class SwitchLog:
     def __init__(self, path: str | Path | None) -> None:
         self._path = None if path is None else Path(path)
         if self._path is not None:
-            self._append("")
+            with self._opened(self._path):  # whether it can be written is known before anything runs
+                pass
 
     def write(self, record: Mapping[str, Any]) -> None:
         """Appends a line; OutputError if that cannot be done."""
         if self._path is not None:
-            self._append(json.dumps(record, allow_nan=False, default=str) + "\n")
+            with self._opened(self._path) as file:
+                file.write((json.dumps(record, default=str) + "\n").encode())
 
-    def _append(self, line: str) -> None:
-        assert self._path is not None
+    @contextmanager
+    def _opened(self, path: Path) -> Iterator[IO[bytes]]:
         try:
-            with self._path.open("ab", buffering=0) as file:
-                file.write(line.encode())
+            with path.open("ab", buffering=0) as file:
+                yield file
         except OSError as err:
-            raise OutputError(
-                f"cannot write changes to '{self._path}': {err.strerror or err}; check rights and free space"
-            ) from err
+            why = err.strerror or err
+            raise OutputError(f"cannot write changes to '{path}': {why}; check rights and free space") from err

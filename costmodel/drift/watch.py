@@ -22,6 +22,8 @@ SCALES = (1, 2, 4, 8, 16, 32, 64)
 _LONGEST_REFERENCE = 4
 #: A new rate is told once it rests on so many events, or on half a window.
 _LEAST_EVIDENCE = 16
+#: Changes that are told one by one.
+_SHOWN = 3
 #: Looks over which a growing delay counts.
 _DELAY_LOOKS = 4
 
@@ -83,7 +85,9 @@ class Suspicion:
     note: str = ""
 
     def __str__(self) -> str:
-        reasons = [*([self.note] if self.note else []), *(str(finding) for finding in self.findings)]
+        reasons = [*([self.note] if self.note else []), *map(str, self.findings[:_SHOWN])]
+        if len(self.findings) > _SHOWN:
+            reasons.append(f"{len(self.findings) - _SHOWN} more")
         return ", ".join(["a unit is overloaded", *reasons] if self.urgent else reasons)
 
 

@@ -42,7 +42,7 @@ def run_live(args: argparse.Namespace, spec: RunSpec, queries: Sequence[Query]) 
         outlet = outlet_for(args.out, overwrite=args.overwrite, part_rows=args.part_rows, part_s=every_s)
     run: LiveRun | None = None
     prepared: Prepared | None = None
-    with Stop() as stop, _Signals(stop) as signals:
+    with Stop() as stop, Signals(stop) as signals:
         try:
             progress.phase("waiting for the first events")
             arriving = None
@@ -171,7 +171,7 @@ def _moment(us: int) -> str:
     return f"{us:,} us"
 
 
-class _Signals:
+class Signals:
     """While it is open, SIGINT and SIGTERM ask a run to stop; a second one does what it would have done without."""
 
     def __init__(self, stop: Stop) -> None:
@@ -179,7 +179,7 @@ class _Signals:
         self._before: dict[int, Any] = {}
         self.status = 0
 
-    def __enter__(self) -> _Signals:
+    def __enter__(self) -> Signals:
         self._before = {number: signal.getsignal(number) for number in _SIGNALS}
         self.install()
         return self

@@ -71,6 +71,7 @@ def register(commands: Subparsers) -> None:
     add_source_arguments(parser)
     run_options.add_stream_arguments(parser)
     run_options.add_adapt_arguments(parser)
+    run_options.add_rule_arguments(parser)
     run_options.add_bad_row_arguments(parser)
     run_options.add_checkpoint_arguments(parser)
     parser.set_defaults(action=run_command)
@@ -87,6 +88,10 @@ def run_command(args: argparse.Namespace) -> int:
     if args.dry_run:
         _show_placement(args, spec, queries)
         return 0
+    if args.rules is not None:
+        from decopa.commands.rules import run_with_rules
+
+        return run_with_rules(args, spec, queries)
     if is_live(args) and spec.checkpoints is None and not args.spark:
         from decopa.commands.live import run_live
 

@@ -254,6 +254,22 @@ def add_adapt_arguments(run: argparse.ArgumentParser) -> None:
     )
 
 
+def add_rule_arguments(run: argparse.ArgumentParser) -> None:
+    rules = run.add_argument_group("rules that come and go")
+    rules.add_argument(
+        "--rules",
+        metavar="DIR",
+        type=Path,
+        help="a folder for changes of the queries while the run goes on, see `decopa rules`; in this process",
+    )
+    rules.add_argument(
+        "--keep-history",
+        metavar="TIME",
+        type=duration,
+        help="events of a live stream that are kept for rules to come (default: what the present rules look back to)",
+    )
+
+
 def add_checkpoint_arguments(run: argparse.ArgumentParser) -> None:
     safe = run.add_argument_group("checkpoints (on Ray)")
     safe.add_argument(
@@ -291,6 +307,7 @@ def check(args: argparse.Namespace) -> None:
             args.adapt,
             "--units FEWEST:MOST lets a run take more or fewer units while it goes on; add --adapt, or name one number",
         ),
+        (args.keep_history, args.rules, "--keep-history is about rules that come and go; add --rules DIR"),
         (args.out_format, args.checkpoint, "--out-format is that of parts; add --checkpoint DIR, or leave it out"),
     ):
         if given is not None and not needed:
@@ -303,12 +320,14 @@ def check(args: argparse.Namespace) -> None:
             f"matches go to {args.out} with checkpoints only, since they leave with them; add --checkpoint DIR"
         )
     check_source(args)
+    _check_rules(args)
     if args.spark and (args.ts_unit not in (None, "us") or is_live(args)):
         raise DecoPaError("--spark reads stored traces whose times are timestamps or microseconds; leave out --spark")
     if (args.late == "divert") != (args.late_file is not None):
         raise DecoPaError("late events are written to a file with --late divert and --late-file FILE, both together")
     if not is_live(args):
-        for name in ("allowed_lateness", "late", "late_file", "part_rows", "part_every"):
+        about_parts = () if args.rules is not None else ("part_rows", "part_every")
+        for name in ("allowed_lateness", "late", "late_file", *about_parts):
             if getattr(args, name) is not None:
                 flag = f"--{name.replace('_', '-')}"
                 raise DecoPaError(f"{flag} is about live streams; leave it out, or read one with --trace -")
@@ -316,6 +335,23 @@ def check(args: argparse.Namespace) -> None:
         raise DecoPaError("--report is about stored traces; watch a live run on Ray's dashboard (docs/profiling.md)")
     if args.checkpoint is not None and args.trace == STANDARD_INPUT:
         raise DecoPaError("a live stream cannot be read again, so it cannot have checkpoints; leave out --checkpoint")
+
+
+def _check_rules(args: argparse.Namespace) -> None:
+    if args.rules is None:
+        return
+    for given, flag in (
+        (args.checkpoint, "--checkpoint"),
+        (args.adapt or None, "--adapt"),
+        (args.spark or None, "--spark"),
+        (args.report, "--report"),
+        (args.order, "--order"),
+        (args.spill, "--spill"),
+    ):
+        if given is not None:
+            raise DecoPaError(f"{flag} does not go with --rules: rules come and go in one process, as matches happen")
+    if _counts(args):
+        raise DecoPaError("--out none does not go with --rules: rules report matches as they happen")
 
 
 def spec_of(args: argparse.Namespace) -> RunSpec:

@@ -293,11 +293,17 @@ def moment_us(at: Any) -> int:
     return int(timestamps_us(pa.array([text]), "at", Place("the change"))[0])
 
 
+def local_only(spec: RunSpec) -> RunSpec:
+    """The spec for this process; what asks for Ray is refused."""
+    if spec.runtime not in (None, "local") or asks_for_ray(spec):
+        raise RuleError("rules come and go in one process only; leave out units and Ray, and use runtime 'local'")
+    return replace(spec, runtime="local")
+
+
 def open_rules(
     spec: RunSpec, queries: Sequence[Query], events: Any, *, keep_history_us: int, max_history_bytes: int
 ) -> OpenRun:
     """An open run in this process."""
-    spec = replace(spec, runtime=spec.runtime or "local")
-    if spec.runtime != "local" or asks_for_ray(spec):
-        raise RuleError("rules come and go in one process only; leave out units and Ray, and use runtime 'local'")
-    return OpenRun(prepare(spec, queries, events), keep_history_us=keep_history_us, max_history_bytes=max_history_bytes)
+    return OpenRun(
+        prepare(local_only(spec), queries, events), keep_history_us=keep_history_us, max_history_bytes=max_history_bytes
+    )
