@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -160,7 +159,6 @@ def test_the_command_line_refuses_with_one_line(
     import pyarrow.parquet as pq
 
     pq.write_table(stream([(60, RARE_A)]), tmp_path / "events.parquet")
-    with pytest.raises(SystemExit) if "8:2" in arguments else nullcontext():
-        assert main(["run", QUERY, "--trace", str(tmp_path / "events.parquet"), *arguments]) == 2
+    assert main(["run", QUERY, "--trace", str(tmp_path / "events.parquet"), *arguments]) == 2
     error = capsys.readouterr().err
     assert message in error and "Traceback" not in error
