@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Collection, Iterator, Sized
+from collections.abc import Callable, Collection, Iterator
 from typing import Generic, Protocol, TypeVar
 
 from decopa.choices import DEFAULT_HISTORY_BYTES
@@ -14,10 +14,12 @@ from shuffler.routing.table import NOTHING_YET
 from shuffler.rows.events import EventBatch
 from shuffler.source.trace import TraceSource
 
+#: Bytes of history that a run keeps at most, unless told otherwise.
+DEFAULT_MAX_BYTES = DEFAULT_HISTORY_BYTES
 #: Events that are read together when they are read again.
 _REREAD_ROWS = 8192
 
-T = TypeVar("T", bound=Sized)
+T = TypeVar("T")
 
 
 class HistoryGone(DecoPaError):
@@ -38,8 +40,9 @@ class History(Protocol[T]):
         """The blocks with all events from this time on; the first one may begin earlier."""
         ...
 
-    def last(self, from_us: int, most: int) -> list[T]:
-        """The blocks with events from this time on that are kept, the newest of them with about `most` events."""
+    def last(self, from_us: int, most: int, rows: Callable[[T], int]) -> list[T]:
+        """The blocks with events from this time on that are kept, the newest of them with about `most` events; `rows`
+        says how many events a block has."""
         ...
 
 
@@ -50,7 +53,7 @@ class BlockRing(Generic[T]):
     refused (`since`); the run itself does not need them.
     """
 
-    def __init__(self, reach_us: int, max_bytes: int = DEFAULT_HISTORY_BYTES, *, from_us: int = NOTHING_YET) -> None:
+    def __init__(self, reach_us: int, max_bytes: int = DEFAULT_MAX_BYTES, *, from_us: int = NOTHING_YET) -> None:
         """`from_us` says that events up to this time have passed before the ring was there."""
         self.reach_us, self._max_bytes = reach_us, max_bytes
         self._blocks: deque[tuple[T, int, int]] = deque()
@@ -61,13 +64,13 @@ class BlockRing(Generic[T]):
     def __len__(self) -> int:
         return len(self._blocks)
 
-    def last(self, from_us: int, most: int) -> list[T]:
+    def last(self, from_us: int, most: int, rows: Callable[[T], int]) -> list[T]:
         found: list[T] = []
         for block, last_us, _ in reversed(self._blocks):
             if last_us < from_us or most <= 0:
                 break
             found.append(block)
-            most -= len(block)
+            most -= rows(block)
         return found[::-1]
 
     def add(self, block: T, last_us: int, size: int) -> None:
@@ -120,7 +123,7 @@ class StoredHistory:
             if wanted < len(batch) or at == self._events[-1]:
                 return
 
-    def last(self, from_us: int, most: int) -> list[EventBatch]:
+    def last(self, from_us: int, most: int, rows: Callable[[EventBatch], int]) -> list[EventBatch]:
         if not self._ends_us:
             return []
         few = bisect_left(self._events, self._events[-1] - most)

@@ -106,7 +106,7 @@ class AdaptingRuntime(LocalRuntime):
         return local_reading(at_s, self._changing.counts, self._changing.part_reports())
 
     def last_events(self, span_us: int, most: int) -> EventColumns:
-        batches = self._history.last(self._changing.watermark_us - span_us, most)
+        batches = self._history.last(self._changing.watermark_us - span_us, most, len)
         if not batches:
             raise StatisticsError("no events are kept that could be measured")
         return measured_columns(batches, self._source.format, self._source.strings)

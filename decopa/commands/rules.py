@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -165,13 +166,16 @@ def run_with_rules(args: argparse.Namespace, spec: RunSpec, queries: Sequence[Qu
     """Runs until the stream ends or a signal stops it; changes of the folder are made in between."""
     from cluster.change.rule_folder import RuleFolder
     from decopa.runs.prepare import prepare
-    from decopa.runs.streams.open_run import OpenRun, local_only
+    from decopa.runs.streams.open_run import OpenRun
     from decopa.runs.streams.outlets import LineStream, outlet_for
     from decopa.runs.streams.rule_watch import RuleWatch
+    from decopa.runs.support import asks_for_ray
     from shuffler.source.json_lines import JsonLines
     from shuffler.source.stopping import Stop, StreamStopped
 
-    spec = local_only(spec)
+    if spec.runtime == "ray" or asks_for_ray(spec):
+        raise DecoPaError("--rules works in this process; leave out --units and options of Ray")
+    spec = replace(spec, runtime="local")
     outlet: Outlet = LineStream(sys.stdout)
     if args.out is not None:
         if args.out.suffix.lower() not in ("", ".jsonl"):

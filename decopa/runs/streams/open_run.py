@@ -16,9 +16,9 @@ from typing import Any
 import pyarrow as pa
 
 from cluster.change.cut import ending_in
+from cluster.change.history import DEFAULT_MAX_BYTES
 from cluster.change.local import with_sources
 from cluster.change.versions import RuleBook, RuleError, Sees, Version, opening_plan, version_parts
-from decopa.choices import DEFAULT_HISTORY_BYTES
 from decopa.language.front import read_queries
 from decopa.planning.history import history_us
 from decopa.planning.plan import Plan, QueryPlan
@@ -61,7 +61,7 @@ class OpenRun:
     """
 
     def __init__(
-        self, prepared: Prepared, *, keep_history_us: int = 0, max_history_bytes: int = DEFAULT_HISTORY_BYTES
+        self, prepared: Prepared, *, keep_history_us: int = 0, max_history_bytes: int = DEFAULT_MAX_BYTES
     ) -> None:
         self._source, self._keep_us = prepared.source, keep_history_us
         _check_rows(prepared.queries)
@@ -293,17 +293,11 @@ def moment_us(at: Any) -> int:
     return int(timestamps_us(pa.array([text]), "at", Place("the change"))[0])
 
 
-def local_only(spec: RunSpec) -> RunSpec:
-    """The spec for this process; what asks for Ray is refused."""
-    if spec.runtime not in (None, "local") or asks_for_ray(spec):
-        raise RuleError("rules come and go in one process only; leave out units and Ray, and use runtime 'local'")
-    return replace(spec, runtime="local")
-
-
 def open_rules(
     spec: RunSpec, queries: Sequence[Query], events: Any, *, keep_history_us: int, max_history_bytes: int
 ) -> OpenRun:
     """An open run in this process."""
-    return OpenRun(
-        prepare(local_only(spec), queries, events), keep_history_us=keep_history_us, max_history_bytes=max_history_bytes
-    )
+    spec = replace(spec, runtime=spec.runtime or "local")
+    if spec.runtime != "local" or asks_for_ray(spec):
+        raise RuleError("rules come and go in one process only; leave out units and Ray, and use runtime 'local'")
+    return OpenRun(prepare(spec, queries, events), keep_history_us=keep_history_us, max_history_bytes=max_history_bytes)
