@@ -73,7 +73,7 @@ def test_changes_are_made_while_the_stream_goes_on_and_again_at_the_same_times(f
         ("late", 1, 18), ("pairs", 1, 36), ("late", 2, 48),
     ]  # fmt: skip
     assert [line.split(" of ")[0] for line in lines] == ["version 1", "version 1", "version 2"]
-    ends = {(one["query"], one["version"]): [] for one in found}
+    ends: dict[tuple[str, int], list[int]] = {(one["query"], one["version"]): [] for one in found}
     for one in found:
         ends[one["query"], one["version"]].append(one["end_ts"])
     assert ends == {
