@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from decopa.commands.arguments import run as run_options
+from decopa.commands.arguments.changes import add_adapt_arguments, add_rule_arguments
 from decopa.commands.arguments.options import (
     Subparsers,
     add_output_arguments,
@@ -70,8 +71,8 @@ def register(commands: Subparsers) -> None:
     add_spark_argument(parser, "read, clean, sort and measure the trace on Spark, for traces of any size")
     add_source_arguments(parser)
     run_options.add_stream_arguments(parser)
-    run_options.add_adapt_arguments(parser)
-    run_options.add_rule_arguments(parser)
+    add_adapt_arguments(parser)
+    add_rule_arguments(parser)
     run_options.add_bad_row_arguments(parser)
     run_options.add_checkpoint_arguments(parser)
     parser.set_defaults(action=run_command)

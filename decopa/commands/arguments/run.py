@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING
 
 from decopa.choices import (
     BAD_ROW_POLICIES,
-    DEFAULT_ADAPT_EVERY_S,
-    DEFAULT_ADAPT_GAIN,
     DEFAULT_CHECKPOINT_S,
-    DEFAULT_HISTORY_BYTES,
     DEFAULT_MAX_FOLDER_BYTES,
     DEFAULT_MAX_GROUPS,
     DEFAULT_MAX_MATCHES,
@@ -19,12 +16,12 @@ from decopa.choices import (
     DEFAULT_MAX_STATE_BYTES,
     LATE_POLICIES,
     LIMIT_POLICIES,
-    NO_OUTPUT,
     ORDERS,
     PART_FORMATS,
     PLACEMENTS,
     RUNTIMES,
 )
+from decopa.commands.arguments.changes import adapt_of, check_changes, counts_only
 from decopa.commands.arguments.inputs import check_emulation, planning, trace_options
 from decopa.commands.arguments.source import STANDARD_INPUT, check_source, is_live
 from decopa.commands.arguments.types import count, duration, kinds, pin, positive, trace
@@ -224,52 +221,6 @@ def add_stream_arguments(run: argparse.ArgumentParser) -> None:
     )
 
 
-def add_adapt_arguments(run: argparse.ArgumentParser) -> None:
-    adapt = run.add_argument_group("plans that follow the stream")
-    adapt.add_argument(
-        "--adapt",
-        action="store_true",
-        help="watch rates and selectivities, and change to a better plan while the run goes on; no match is lost",
-    )
-    adapt.add_argument(
-        "--adapt-gain",
-        metavar="X",
-        type=positive,
-        help=f"another plan must sustain this many times as much (default: {DEFAULT_ADAPT_GAIN:g})",
-    )
-    adapt.add_argument(
-        "--adapt-every",
-        metavar="TIME",
-        type=duration,
-        help=f"how often to look; of stored traces, event time (default: {DEFAULT_ADAPT_EVERY_S:g} s)",
-    )
-    adapt.add_argument(
-        "--adapt-history-mb",
-        metavar="N",
-        type=count,
-        help=f"events of a live stream that are kept to build a plan from (default: {DEFAULT_HISTORY_BYTES // 2**20})",
-    )
-    adapt.add_argument(
-        "--adapt-log", metavar="FILE", type=Path, help="append a line of JSON for every change, such as changes.jsonl"
-    )
-
-
-def add_rule_arguments(run: argparse.ArgumentParser) -> None:
-    rules = run.add_argument_group("rules that come and go")
-    rules.add_argument(
-        "--rules",
-        metavar="DIR",
-        type=Path,
-        help="a folder for changes of the queries while the run goes on, see `decopa rules`; in this process",
-    )
-    rules.add_argument(
-        "--keep-history",
-        metavar="TIME",
-        type=duration,
-        help="events of a live stream that are kept for rules to come (default: what the present rules look back to)",
-    )
-
-
 def add_checkpoint_arguments(run: argparse.ArgumentParser) -> None:
     safe = run.add_argument_group("checkpoints (on Ray)")
     safe.add_argument(
@@ -294,25 +245,16 @@ def add_checkpoint_arguments(run: argparse.ArgumentParser) -> None:
 def check(args: argparse.Namespace) -> None:
     """Refuses arguments that only mean something beside others; the rest is refused by `decopa.runs.support`."""
     check_emulation(args)
+    check_changes(args)
     for given, needed, message in (
         (args.max_spill_mb, args.spill, "--max-spill-mb limits what is spilled; name a folder for it with --spill DIR"),
         (args.dead_letters, args.bad_rows == "divert", "--dead-letters takes diverted rows; add --bad-rows divert"),
         (args.checkpoint_every, args.checkpoint, "--checkpoint-every needs checkpoints; add --checkpoint DIR"),
-        (args.adapt_gain, args.adapt, "--adapt-gain is about plans that change; add --adapt"),
-        (args.adapt_every, args.adapt, "--adapt-every is about plans that change; add --adapt"),
-        (args.adapt_history_mb, args.adapt, "--adapt-history-mb is about plans that change; add --adapt"),
-        (args.adapt_log, args.adapt, "--adapt-log is about plans that change; add --adapt"),
-        (
-            args.units if isinstance(args.units, tuple) else None,
-            args.adapt,
-            "--units FEWEST:MOST lets a run take more or fewer units while it goes on; add --adapt, or name one number",
-        ),
-        (args.keep_history, args.rules, "--keep-history is about rules that come and go; add --rules DIR"),
         (args.out_format, args.checkpoint, "--out-format is that of parts; add --checkpoint DIR, or leave it out"),
     ):
         if given is not None and not needed:
             raise DecoPaError(message)
-    folder = args.out is not None and not (isinstance(args.out, Path) and args.out.suffix) and not _counts(args)
+    folder = args.out is not None and not (isinstance(args.out, Path) and args.out.suffix) and not counts_only(args)
     if args.checkpoint is not None and not folder:
         raise DecoPaError("a run with --checkpoint needs --out DIR, a folder for the parts of its result, or a topic")
     if args.checkpoint is None and isinstance(args.out, str):
@@ -320,7 +262,6 @@ def check(args: argparse.Namespace) -> None:
             f"matches go to {args.out} with checkpoints only, since they leave with them; add --checkpoint DIR"
         )
     check_source(args)
-    _check_rules(args)
     if args.spark and (args.ts_unit not in (None, "us") or is_live(args)):
         raise DecoPaError("--spark reads stored traces whose times are timestamps or microseconds; leave out --spark")
     if (args.late == "divert") != (args.late_file is not None):
@@ -337,29 +278,11 @@ def check(args: argparse.Namespace) -> None:
         raise DecoPaError("a live stream cannot be read again, so it cannot have checkpoints; leave out --checkpoint")
 
 
-def _check_rules(args: argparse.Namespace) -> None:
-    if args.rules is None:
-        return
-    for given, flag in (
-        (args.checkpoint, "--checkpoint"),
-        (args.adapt or None, "--adapt"),
-        (args.spark or None, "--spark"),
-        (args.report, "--report"),
-        (args.order, "--order"),
-        (args.spill, "--spill"),
-    ):
-        if given is not None:
-            raise DecoPaError(f"{flag} does not go with --rules: rules come and go in one process, as matches happen")
-    if _counts(args):
-        raise DecoPaError("--out none does not go with --rules: rules report matches as they happen")
-
-
 def spec_of(args: argparse.Namespace) -> RunSpec:
     """The run that the arguments ask for."""
     from dataclasses import replace
 
     from cluster.options import Checkpoints, Placement, RayOptions
-    from decopa.planning.change.options import Adapt
     from decopa.runs.spec import RunSpec
     from shuffler.source.dead_letters import BadRows
     from shuffler.source.lateness import Lateness
@@ -383,15 +306,6 @@ def spec_of(args: argparse.Namespace) -> RunSpec:
         wait_for_nodes_s=None if args.wait_for_nodes is None else args.wait_for_nodes / 1e6,
     )
     every_s = DEFAULT_CHECKPOINT_S if args.checkpoint_every is None else args.checkpoint_every / 1e6
-    adapt = None
-    if args.adapt:
-        adapt = Adapt(
-            gain=args.adapt_gain or DEFAULT_ADAPT_GAIN,
-            every_s=DEFAULT_ADAPT_EVERY_S if args.adapt_every is None else args.adapt_every / 1e6,
-            units=args.units if isinstance(args.units, tuple) else None,
-            max_history_bytes=(args.adapt_history_mb or DEFAULT_HISTORY_BYTES // 2**20) * 2**20,
-            log=None if args.adapt_log is None else str(args.adapt_log),
-        )
     return RunSpec(
         reading,
         chosen,
@@ -401,19 +315,15 @@ def spec_of(args: argparse.Namespace) -> RunSpec:
         _output(args),
         None if args.checkpoint is None else Checkpoints(str(args.checkpoint), every_s),
         args.order,
-        _counts(args),
-        adapt,
+        counts_only(args),
+        adapt_of(args),
     )
-
-
-def _counts(args: argparse.Namespace) -> bool:
-    return args.out is not None and str(args.out).lower() == NO_OUTPUT
 
 
 def _output(args: argparse.Namespace) -> Output | None:
     from decopa.runs.spec import Output
 
-    if args.out is None or _counts(args):
+    if args.out is None or counts_only(args):
         return None
     most = DEFAULT_MAX_FOLDER_BYTES if args.max_out_mb is None else args.max_out_mb * 2**20
     return Output(str(args.out), args.out_format or PART_FORMATS[0], args.overwrite, most)
