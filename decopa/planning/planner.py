@@ -19,7 +19,7 @@ from decopa.planning.strategies import baselines
 from decopa.planning.strategies.algorithm1 import construct_as_printed
 from decopa.planning.strategies.choose import Choice, best_plans, least_work_splits, ranked
 from decopa.planning.strategies.construct import construct
-from decopa.planning.strategies.exhaustive import MAX_POSITIONS, best_assignment
+from decopa.planning.strategies.exhaustive import MAX_POSITIONS, MAX_WORK, best_assignment
 from decopa.planning.strategies.left_deep import left_deep
 from decopa.planning.strategies.units import assign_units, to_plan
 from decopa.planning.validate import check_structure
@@ -207,7 +207,7 @@ class _Planner:
                         f"{branch.pattern} has {len(branch.aliases)} events; `exhaustive` looks at all splits of up "
                         f"to {MAX_POSITIONS}; use `decopa`"
                     )
-                found = best_assignment(space, units, capacity, self.reading)
+                found = best_assignment(space, units, capacity, self.reading, max_work=MAX_WORK)
                 assert found is not None
                 return to_plan(space, found)
         if space.rates.statistics.measured:

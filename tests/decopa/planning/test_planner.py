@@ -287,6 +287,15 @@ def test_exhaustive_search_is_refused_for_long_queries() -> None:
         planned(query, statistics, "exhaustive", 10)
 
 
+def test_a_search_without_end_is_refused_unless_there_is_something_to_fall_back_on() -> None:
+    query, statistics = drawn(1, types=(5, 5))
+    space = SplitSpace(query, QueryRates(query, statistics))
+    with pytest.raises(PlanError, match="more splits on 8 units than `exhaustive` looks at; use `decopa`"):
+        best_assignment(space, 8, CAPACITY, max_work=50)
+    complete = best_assignment(space, 8, CAPACITY)
+    assert best_assignment(space, 8, CAPACITY, seed=complete, max_work=50) == complete
+
+
 def test_groups_beyond_all_reckoning_still_get_a_plan() -> None:
     """2^5000 groups: no scaling factor is sustained, but there is a plan that runs."""
     query = parse("PATTERN SEQ(A a, KL(B b), C c) WITHIN 1 h")
