@@ -11,7 +11,7 @@ import pytest
 from tests.support.launched import Launched, rows, wait_until
 from tests.support.machines import LAPTOP
 
-pytestmark = [pytest.mark.launch, pytest.mark.slow]
+pytestmark = pytest.mark.launch
 RUN = ["run", "query.txt", "--trace", "/shared/rides.parquet", "--units", "6"]
 #: What listens on a node beside sshd, as docs/security.md lists it; workers' own ports lie from 10100 to 10999.
 OPEN_ON_WORKERS = {8076, 8077, 8078, 8079, 8090, 52365}
@@ -43,6 +43,7 @@ def test_the_token_is_its_owners_and_nowhere_else(cluster: Launched) -> None:
         assert token not in machines.run(name, "ps axww -o args", user="root").stdout
 
 
+@pytest.mark.slow
 def test_without_the_token_nothing_answers(cluster: Launched) -> None:
     head = "10.77.0.1"
     cluster.machines.run(
@@ -66,6 +67,7 @@ def test_what_listens_is_what_the_documents_say(name: str, listed: set[int], clu
     assert {port for port in ports if not 10100 <= port <= 10999} == listed
 
 
+@pytest.mark.slow
 def test_no_port_does_anything_for_who_has_no_token(cluster: Launched) -> None:
     """From the laptop, with a home that has no token: a run, a job, an actor through the client port, a call to the
     head's store of clusters. Workers' own ports want the token of their cluster, too."""
@@ -106,6 +108,7 @@ with grpc.insecure_channel("10.77.0.1:{port}") as channel:
         assert token not in machines.run(LAPTOP, f"curl -s http://10.77.0.1:{port}/metrics || true").stdout
 
 
+@pytest.mark.slow
 def test_a_run_on_the_head_spreads_and_finds_what_a_local_one_does(cluster: Launched) -> None:
     out = cluster.machines.shared / "spread.parquet"
     shared = ["run", "/shared/query.txt", *RUN[2:], "--address", "auto", "--out", "/shared/spread.parquet"]
@@ -117,6 +120,7 @@ def test_a_run_on_the_head_spreads_and_finds_what_a_local_one_does(cluster: Laun
     assert sum(after[name] - before[name] > 10_000 for name in cluster.nodes) == 4
 
 
+@pytest.mark.slow
 def test_a_driver_elsewhere_is_told_to_submit(cluster: Launched) -> None:
     done = cluster.decopa(LAPTOP, [*RUN, "--address", "10.77.0.1:6379"], check=False)
     assert done.returncode == 2
@@ -124,6 +128,7 @@ def test_a_driver_elsewhere_is_told_to_submit(cluster: Launched) -> None:
     assert "decopa submit" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_driver_without_the_token_is_told_so(cluster: Launched) -> None:
     command = cluster.command(["run", "/shared/query.txt", *RUN[2:], "--address", "auto"])
     line = f". ~/.decopa-env; mkdir -p /tmp/elsewhere; HOME=/tmp/elsewhere {command}"
@@ -164,6 +169,7 @@ def test_a_job_ends_with_its_own_status(cluster: Launched) -> None:
     assert "no trace '/shared/none.parquet'" in printed
 
 
+@pytest.mark.slow
 def test_a_job_outlives_its_submitter_and_is_stopped_from_elsewhere(cluster: Launched) -> None:
     slow = submit(*RUN[:-2], "--units", "2", "--rate", "500", "--quiet")
     line = f"cd job && exec {cluster.command(slow)}"
@@ -190,3 +196,13 @@ def test_a_job_that_does_not_exist_is_named(cluster: Launched) -> None:
         done = cluster.decopa(LAPTOP, [command, "--cluster", cluster.file, "decopa-none"], check=False)
         assert done.returncode == 2
         assert "has no job 'decopa-none'" in done.stderr
+
+
+def test_a_token_that_is_wrong_is_told_at_once(cluster: Launched) -> None:
+    other = "mkdir -p /tmp/other/.ray /tmp/other/.ssh; echo wrong > /tmp/other/.ray/auth_token; "
+    other += "cp ~/.ssh/* /tmp/other/.ssh; sed 's#~/.ssh#/home/ray/.ssh#' cluster.yaml > /tmp/other/cluster.yaml; "
+    line = f"{other} export HOME=/tmp/other; cd; {cluster.command(['jobs', '--cluster', 'cluster.yaml'])}"
+    done = cluster.machines.run(LAPTOP, line, check=False)
+    assert done.returncode == 2
+    assert "refuses the token" in done.stderr
+    assert "Traceback" not in done.stderr

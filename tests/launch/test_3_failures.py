@@ -13,7 +13,7 @@ import pytest
 from tests.support.launched import Launched, longest_gap_s, recoveries, rows, wait_until
 from tests.support.machines import LAPTOP
 
-pytestmark = [pytest.mark.launch, pytest.mark.slow]
+pytestmark = pytest.mark.launch
 #: Matches come all the time, so that every checkpoint publishes some: about 60 a second of event time.
 QUERY = "QUERY steady PATTERN SEQ(A a, B b, C c) WHERE a.k = b.k AND b.k = c.k WITHIN 200 ms"
 TRACE = ["trace", "synthetic", "--events", "120000", "--types", "3", "--zipf", "0", "--keys", "100", "--seed", "5"]
@@ -101,10 +101,11 @@ def test_a_pulled_cable_costs_no_match_and_the_standstill_is_told_in_full(steady
     assert seconds > noticed > 1
     assert abs(gap - seconds) < 2
     assert seconds < 60
-    await_nodes(steady, 4)
 
 
+@pytest.mark.slow
 def test_a_node_that_is_drained_is_left_without_losing_a_match(steady: Launched) -> None:
+    await_nodes(steady, 4)  # a cable was pulled before
     with Run(steady, "drain", rate=SLOW_RATE) as run:
         run.await_parts(2)
         victim = next(address for address in steady.actors().values() if address != "10.77.0.1")
@@ -129,6 +130,7 @@ def test_a_node_that_is_drained_is_left_without_losing_a_match(steady: Launched)
     await_nodes(steady, 4, gone=node)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("victim", ["n2", "n3", "n4", "sink"])
 def test_a_raylet_that_is_killed_costs_no_match(victim: str, steady: Launched) -> None:
     """Shuffler and driver are on the head, whose loss ends the cluster; the sink is on n3 where it is the victim."""
@@ -147,6 +149,7 @@ def test_a_raylet_that_is_killed_costs_no_match(victim: str, steady: Launched) -
     await_nodes(steady, 4)
 
 
+@pytest.mark.slow
 def test_a_run_whose_places_are_gone_waits_until_a_node_joins(steady: Launched) -> None:
     """16 CPUs, of which another job holds 8: a run of 7 has one to spare, and three too few without a node."""
     python = f". ~/.decopa-env; exec {steady.machines.python()} -W ignore -c {shlex.quote(HOLD.format(cpus=8))}"
