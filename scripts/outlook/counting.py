@@ -30,9 +30,10 @@ class Assumptions:
 
 @dataclass(frozen=True)
 class Outlook:
-    """Counts of a plan at a rate, as if every unit had a process of its own: channels between processes, bytes per second that shufflers send and that units send
-    each other, bytes of a checkpoint, seconds that the coordinator needs for its calls of one checkpoint, share of its
-    time that the driver hands out row groups, and seconds until a run is back after a machine fell silent."""
+    """Counts of a plan at a rate, as if every unit had a process of its own: channels between processes, bytes per
+    second that shufflers send and that units send each other, bytes of a checkpoint, seconds that the coordinator needs
+    for its calls of one checkpoint, share of its time that the driver hands out row groups, and seconds until a run is
+    back after a machine fell silent."""
 
     channels: int
     shuffled_bytes_per_s: float
