@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import ray
 
-#: What clouds call a limit of the account, or a lack of machines, that waiting does not mend.
-_FINAL = re.compile(r"LimitExceeded|QuotaExceeded|QUOTA_EXCEEDED|quota|Insufficient\w*Capacity|UnauthorizedOperation")
+from cluster.refusals import is_final
+
 _LOG, _LOG_LINES = "monitor.log", 400
 _MOST_CHARACTERS = 300
 
@@ -23,7 +23,7 @@ class LaunchFailure:
     @property
     def final(self) -> bool:
         """Whether it would fail again: a quota is reached, or the cloud has no such machine left."""
-        return _FINAL.search(self.cause) is not None
+        return is_final(self.cause)
 
     def __str__(self) -> str:
         return f"{self.node_type}: {self.cause}" if self.cause else self.node_type

@@ -19,6 +19,7 @@ from cluster.autoscaler import launch_failures, most_cpus
 from cluster.draining import draining_nodes
 from cluster.edges import Work, place_by_edges
 from cluster.options import Placement
+from cluster.refusals import REMEDY
 from decopa.choices import EDGES
 from decopa.errors import DeployError
 from shuffler.routing.topology import Topology
@@ -70,10 +71,7 @@ class Places:
             failures = launch_failures(began_s)
             shown = "; ".join(map(str, failures))
             if any(failure.final for failure in failures):
-                raise NoRoom(
-                    f"the cloud does not start the nodes that the plan needs: {shown}; ask for a higher quota, use "
-                    f"another type of machine, or fewer --units"
-                )
+                raise NoRoom(f"the cloud does not start the nodes that the plan needs: {shown}; {REMEDY} (--units)")
             if time.monotonic() >= deadline:
                 raise NoRoom(
                     f"the cluster has no room for the plan: {len(self._names)} CPUs ({what}, placed {strategy}) did "

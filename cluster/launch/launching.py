@@ -16,6 +16,7 @@ from cluster.launch.checks import machines_of
 from cluster.launch.cluster_file import ClusterFile
 from cluster.launch.head import Node, dashboard, head_machine, nodes
 from cluster.launch.remote import Answer, Machine, on_all
+from cluster.refusals import REMEDY, is_final
 from decopa.errors import DeployError
 
 _POLL_S = 1.0
@@ -69,7 +70,11 @@ def launch(file: ClusterFile, *, limit_s: float, tell: Tell) -> Launched:
     tell("starting the head")
     said = _ray(["up", "-y", "--no-config-cache", str(file.path)], limit_s)
     if said.status:
-        lines = tuple(line for line in f"{said.out}\n{said.error}".splitlines() if line.strip())[-_SHOWN_LINES:]
+        lines = tuple(line for line in f"{said.out}\n{said.error}".splitlines() if line.strip())
+        refusal = next((line.strip() for line in reversed(lines) if is_final(line)), None)
+        if refusal is not None:
+            raise DeployError(f"the cloud does not start the head of '{file.name}': {refusal}; {REMEDY}")
+        lines = lines[-_SHOWN_LINES:]
         return Launched((), wanted_nodes(file), file.machines or ("the head",), lines)
     return await_nodes(file, head_machine(file), deadline=deadline, tell=tell)
 
