@@ -84,7 +84,7 @@ class Cloud:
         public = self.machines.run(LAPTOP, "ssh-keygen -y -f ~/.ssh/id_ed25519").stdout
         names = self.python(ACCOUNT, public)
         names |= {"region": REGION, "image": "ami-12c6146b", "internal": "true", "min_workers": "1", "max_workers": "2"}
-        names |= {"head_machine": "m5.xlarge", "worker_machine": "m5.xlarge", "worker_resources": '{"CPU": 4}'}
+        names |= {"head_machine": "m5.xlarge", "worker_machine": "m5.xlarge", "worker_resources": "4"}
         options = [word for name, value in names.items() for word in ("--set", f"{name}={value}")]
         options += ["--name", "cloudy", "--user", "ray", "--key", "~/.ssh/id_ed25519", "--checkpoints", "/shared"]
         options += ["--node-python", self.machines.python(), "--ray-options", RAY_OPTIONS.replace("--num-cpus=4 ", "")]
