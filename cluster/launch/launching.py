@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import subprocess
 import sys
 import time
@@ -24,6 +25,9 @@ _DOWN_S = 180.0
 _STOP_S = 60.0
 #: Lines of Ray's logs that are shown when nodes are missing.
 _SHOWN_LINES = 8
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_NOISE = ("Shared connection to", "Full command is", "Fetched IP", "Got IP", "Traceback (most recent", "    ^^^")
+_FAILURE = re.compile(r"setup-node: |Error|Exception|[Ff]ailed|timed out|SSH still not")
 Tell = Callable[[str], None]
 
 
@@ -98,11 +102,19 @@ def await_nodes(file: ClusterFile, head: Machine, *, deadline: float, tell: Tell
 
 
 def _monitor_lines(head: Machine, missing: tuple[str, ...]) -> tuple[str, ...]:
-    """The last lines of the launcher's log on the head, those about missing machines first."""
+    """The last lines of the launcher's log on the head that tell something, those about missing machines first."""
     answer = head.shell("tail -n 400 /tmp/ray/session_latest/logs/monitor.out /tmp/ray/session_latest/logs/monitor.err")
-    lines = [line.strip() for line in answer.out.splitlines() if line.strip()]
+    return telling_lines(answer.out, missing)
+
+
+def telling_lines(log: str, missing: tuple[str, ...]) -> tuple[str, ...]:
+    """What a reader of the launcher's log looks for: failures if there are any, else the last steps of the machines
+    that are missing."""
+    plain = [_COLOURS.sub("", line).strip() for line in log.splitlines()]
+    lines = [line for line in plain if line and not any(noise in line for noise in _NOISE)]
+    failures = [line for line in lines if _FAILURE.search(line)]
     about = [line for line in lines if any(address in line for address in missing)]
-    return tuple(dict.fromkeys((about or lines)[-_SHOWN_LINES:]))
+    return tuple(dict.fromkeys(failures or about or lines))[-_SHOWN_LINES:]
 
 
 def take_down(file: ClusterFile, tell: Tell) -> list[str]:
