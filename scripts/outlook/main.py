@@ -37,6 +37,8 @@ _TITLES = ("units", "planned in", "events/s, predicted", "simulated", "channels"
 _MEASURED = ("units", "measured/s", "simulated/s", "error", "predicted/s", "error")
 #: A scaling test feeds blocks of this many seconds.
 _BLOCK_S, _LEAST_ROWS = 0.2, 16
+#: Measured points are simulated with so many blocks, offered faster than the model says that a plan can take them.
+_BATCHES, _TOO_MUCH = 600, 1.3
 
 
 @dataclass(frozen=True)
@@ -63,11 +65,15 @@ class Case:
     def rate(self, plan: Plan) -> float:
         return predicted_rate(plan, self.known(plan), self.source.span_us, self.events, self.capacity)[0]
 
-    def simulated(self, plan: Plan, capacity: Capacity, *, shufflers: int, batch: int, batches: int) -> Simulated:
+    def simulated(
+        self, plan: Plan, capacity: Capacity, *, shufflers: int, batch: int, batches: int, offered: float | None = None
+    ) -> Simulated:
         expected = [
             predict(part, one, self.source.span_us) for part, one in zip(plan.parts, self.known(plan), strict=True)
         ]
-        return simulate(plan, expected, self.events, capacity, shufflers=shufflers, batch=batch, batches=batches)
+        return simulate(
+            plan, expected, self.events, capacity, shufflers=shufflers, batch=batch, batches=batches, offered=offered
+        )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -137,9 +143,13 @@ def measured_rows(case: Case, results: Path) -> list[tuple[str, ...]]:
             continue
         plan, clock = case.plan(point.value("units", int)), point.number("clock")
         measured = point.number("measured")
-        batch = int(max(_LEAST_ROWS, measured * clock * _BLOCK_S))
-        found = case.simulated(plan, case.capacity.times(clock), shufflers=1, batch=batch, batches=150)
-        simulated, predicted = found.events_per_s / clock, case.rate(plan)
+        predicted = case.rate(plan)
+        batch = int(max(_LEAST_ROWS, predicted * clock * _BLOCK_S))
+        offered = _TOO_MUCH * predicted * clock
+        found = case.simulated(
+            plan, case.capacity.times(clock), shufflers=1, batch=batch, batches=_BATCHES, offered=offered
+        )
+        simulated = found.events_per_s / clock
         rows.append(
             (
                 str(point.value("units", int)),
