@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import ray
+import yaml
 
 from cluster.refusals import is_final
 
+#: Where `ray up` puts the cluster file on the head.
+_BOOTSTRAP = Path("~/ray_bootstrap_config.yaml")
 _LOG, _LOG_LINES = "monitor.log", 400
 _MOST_CHARACTERS = 300
 
@@ -32,10 +38,30 @@ class LaunchFailure:
 def most_cpus() -> int | None:
     """The CPUs that an autoscaler may let the cluster grow to; None if it has none, or one that cannot tell.
 
-    Ray has no public call for this; Ray Data uses the same one.
+    Ray has no public call for this; Ray Data uses the same one. On a cluster of `ray up` it knows nothing: there the
+    file tells that the head's autoscaler works by, to a program on the head.
     """
     most = ray._private.state.state.get_max_resources_from_cluster_config()
-    return None if most is None else int(most.get("CPU", 0)) or None
+    if most is not None:
+        return int(most.get("CPU", 0)) or None
+    try:
+        content = yaml.safe_load(_BOOTSTRAP.expanduser().read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        return None
+    return growth(content) if isinstance(content, dict) else None
+
+
+def growth(config: Mapping[str, Any]) -> int | None:
+    """The CPUs of a cluster file's head and of as many workers, the largest first, as it allows; None if it does not
+    say how many a worker has."""
+    types = config.get("available_node_types") or {}
+    head, left = config.get("head_node_type"), int(config.get("max_workers", 0))
+    cpus = {name: float((one.get("resources") or {}).get("CPU", 0)) for name, one in types.items()}
+    most = cpus.get(str(head), 0.0)
+    for name in sorted(types, key=lambda one: -cpus[one]):
+        count = 0 if name == head else min(left, int(types[name].get("max_workers", left)))
+        most, left = most + count * cpus[name], left - count
+    return int(most) or None
 
 
 def launch_failures(since_s: float) -> list[LaunchFailure]:
