@@ -132,6 +132,15 @@ def capacity_of(args: argparse.Namespace) -> Capacity:
     return replace(capacity, objective=Objective(args.objective))
 
 
+def node_speeds_of(args: argparse.Namespace) -> dict[str, float] | None:
+    """How fast the nodes are that --capacity was measured on; None if that is not known."""
+    from costmodel.calibration import node_speeds
+
+    if args.capacity is None:
+        return None
+    return node_speeds(read_text(args.capacity, StatisticsError), str(args.capacity)) or None
+
+
 def check_emulation(args: argparse.Namespace) -> None:
     """Emulated units need a capacity to pretend to."""
     if args.emulate and not (args.iota or args.kappa or args.capacity):

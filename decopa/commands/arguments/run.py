@@ -22,7 +22,7 @@ from decopa.choices import (
     RUNTIMES,
 )
 from decopa.commands.arguments.changes import adapt_of, check_changes, counts_only
-from decopa.commands.arguments.inputs import check_emulation, planning, trace_options
+from decopa.commands.arguments.inputs import check_emulation, node_speeds_of, planning, trace_options
 from decopa.commands.arguments.source import STANDARD_INPUT, check_source, is_live
 from decopa.commands.arguments.types import count, duration, kinds, pin, positive, trace
 from decopa.commands.dry_run import add_dry_run_argument
@@ -300,7 +300,7 @@ def spec_of(args: argparse.Namespace) -> RunSpec:
         address=args.address,
         shufflers=args.shufflers or 1,
         sinks=args.sinks or 1,
-        placement=Placement(args.placement or PLACEMENTS[0], dict(args.pin) or None),
+        placement=Placement(args.placement or PLACEMENTS[0], dict(args.pin) or None, speeds=node_speeds_of(args)),
         replay=Replay(args.speed, args.rate),
         emulate={"": chosen.capacity} if args.emulate else {},
         wait_for_nodes_s=None if args.wait_for_nodes is None else args.wait_for_nodes / 1e6,
