@@ -1,4 +1,4 @@
-"""What a change of plan took, and what a run offers to those who change its plan: the same in one process and on Ray."""
+"""What a change of plan took, and what a run offers to those who change its plan, in one process and on Ray."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class ChangeAbandoned(DecoPaError):
 class Switched:
     """A change that was made, at a cut in the stream.
 
-    `at_event` events lie before the cut, and `at_us` is the watermark of both plans there. `seeded` events were worked on
-    again to build the new plan, which took `warm_up_s` from the request to the cut. No event was fed for `pause_s`. The
-    new plan had passed the cut in all its processes `stall_s` after it.
+    `at_event` events lie before the cut, and `at_us` is the watermark of both plans there. `seeded` events were worked
+    on again to build the new plan, which took `warm_up_s` from the request to the cut. No event was fed for `pause_s`.
+    The new plan had passed the cut in all its processes `stall_s` after it.
     """
 
     at_event: int
