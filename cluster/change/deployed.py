@@ -47,6 +47,9 @@ class Cutting(Protocol):
         """Raises if one plan cannot follow the other here."""
         ...
 
+    #: Whether a new plan waits for a cut: nothing that would delay it should begin.
+    wanted: bool
+
     @property
     def can_cut(self) -> bool:
         """Whether a cut may be made now."""
@@ -188,6 +191,7 @@ class PlanChanges:
         began_s = time.perf_counter()
         while self._successor is not None:
             successor, request = self._successor
+            self._cutting.wanted = successor.is_near
             if successor.failure is not None:
                 self._abandon(str(successor.failure), successor.failure)
             elif self._cutting.obstacle is not None:
@@ -228,6 +232,8 @@ class PlanChanges:
     def _begin(self, request: _Request) -> None:
         plan = request.plan
         try:
+            if not plan.reported:
+                raise ChangeAbandoned("the plan was not changed: the new one has no query")
             check_structure(plan)
             check_rows_only(plan, "a run whose plan may change")
             self._cutting.check(self._plan, plan)
@@ -253,7 +259,7 @@ class PlanChanges:
         place, watermark_us = self._session.place, self._session.last_ts
         passing = self._cutting.cut(place, watermark_us, side)
         self._session.exchange(new)
-        self._plan, self._successor = request.plan, None
+        self._plan, self._successor, self._cutting.wanted = request.plan, None, False
         if self._ring is not None:
             self._ring.reach_us = max(self._ring.reach_us, self._reach_us)
         now_s = time.monotonic()
@@ -283,6 +289,7 @@ class PlanChanges:
     def _abandon(self, reason: str, cause: BaseException | None = None) -> None:
         assert self._successor is not None
         (successor, request), self._successor = self._successor, None
+        self._cutting.wanted = False
         self._later(successor.abandon)
         failure = ChangeAbandoned(f"the plan was not changed: {reason}")
         failure.__cause__ = cause

@@ -10,6 +10,7 @@ import pyarrow as pa
 import ray
 
 from cluster.change.cut import joined, matches_at_cut, released, reported
+from cluster.change.outcome import ChangeAbandoned
 from cluster.checkpoint.coordinator import Side
 from cluster.deployment import Deployment
 from cluster.session import StreamPlace
@@ -30,16 +31,19 @@ class DriverCut:
 
     #: A cut waits for nothing but the one before.
     obstacle: str | None = None
+    wanted = False
 
-    def __init__(self, deployment: Deployment) -> None:
-        self._deployment = deployment
+    def __init__(self, deployment: Deployment, *, same_queries: bool) -> None:
+        """With `same_queries` a plan of other queries is refused: nobody would ask for their matches."""
+        self._deployment, self._same_queries = deployment, same_queries
         self._number = 0
         self._pending: _Cut | None = None
         #: Matches that were found under earlier plans and have not been handed out.
         self._earlier: dict[str, pa.Table] = {}
 
     def check(self, old: Plan, new: Plan) -> None:
-        """Any plan can follow any other."""
+        if self._same_queries and old.queries != new.queries:
+            raise ChangeAbandoned("the plan was not changed: the new one is of other queries")
 
     @property
     def can_cut(self) -> bool:

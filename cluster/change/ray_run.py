@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from actors.group import Limits
 from cluster.change.cut import reported
@@ -61,7 +62,7 @@ class ChangingRayRuntime:
         session.recorder = recorder
         if watch is not None:
             session.watch = lambda: watch(session)
-        cuts = DriverCut(session.deployment)
+        cuts = DriverCut(session.deployment, same_queries=True)
         self._changes.follow(session, cuts, self._deployment)
         if recorder is not None:
             recorder.look(session.deployment, 0)
@@ -78,8 +79,15 @@ class ChangingRayRuntime:
         return replace(report, matches=self._matches(session, cuts))
 
     def _matches(self, session: Session, cuts: DriverCut) -> tuple[pa.Table, ...]:
-        """Those of all plans, a table for each part that the last one reports."""
+        """Those of all plans, a table for each part that the last one reports.
+
+        Each plan's are in canonical order. Of matches with equal times on both sides of a cut those of the earlier plan
+        come first.
+        """
         plan = session.deployment.topology.plan
         last = dict(zip(reported(plan), session.take(), strict=True))
         found = cuts.released(last, END_OF_STREAM)
-        return tuple(found[key] for key in reported(plan))
+        if not self._changes.made:
+            return tuple(found[key] for key in reported(plan))
+        by_time = [("end_ts", "ascending"), ("start_ts", "ascending")]
+        return tuple(found[key].take(pc.sort_indices(found[key], sort_keys=by_time)) for key in reported(plan))

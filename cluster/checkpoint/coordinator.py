@@ -96,6 +96,8 @@ class Coordinator:
         self._side, self._store, self._output, self._merge = side, store, output, merge
         self._attempt, self._every_s, self._keep, self._retries = attempt, every_s, keep, retries
         self.published = published
+        #: Whether another plan waits for a cut: no checkpoint begins until then.
+        self.wanted = False
         #: The plan from which the run would be taken up, as JSON.
         self.committed_plan = side.plan
         #: The number of the next checkpoint; a number is never used twice, even if its checkpoint was given up.
@@ -130,7 +132,9 @@ class Coordinator:
         elif (node := self._side.leaving()) is not None:
             self._last = self.next, node
             self._begin(place)
-        elif time.monotonic() - self._begun_at >= self._wait_s and not place.is_at(self._settled_at):
+        elif (
+            not self.wanted and time.monotonic() - self._begun_at >= self._wait_s and not place.is_at(self._settled_at)
+        ):
             self._begin(place)
 
     def checkpoint(self, place: StreamPlace) -> None:

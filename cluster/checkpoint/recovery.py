@@ -89,6 +89,10 @@ class Changing(Protocol):
         """The attempt is over; what was under way is given up."""
         ...
 
+    def close(self) -> None:
+        """The run is over."""
+        ...
+
 
 class CheckpointedRuntime:
     """As `RayRuntime`, with checkpoints. `source` must give the same events every time that it is read; `recovered` is
@@ -135,8 +139,12 @@ class CheckpointedRuntime:
     def run(self, progress: Progress | None = None, recorder: Recording | None = None) -> CheckpointedRun:
         """Runs to the end of the stream, from the last complete checkpoint if there is one."""
         self._recorder = recorder
-        with failures_told_once():
-            return self._run(progress)
+        try:
+            with failures_told_once():
+                return self._run(progress)
+        finally:
+            if self._changes is not None:
+                self._changes.close()
 
     def _run(self, progress: Progress | None) -> CheckpointedRun:
         result = CheckpointedRun(None, Published())

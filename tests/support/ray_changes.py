@@ -88,9 +88,12 @@ class Asking(PlanChanges):
         if self._strike is not None:
             self._strike.known["old"] = session.deployment
 
-    def between_blocks(self) -> None:
-        if self._strike is not None and self._strike.died.is_set() and not self.asked[-1].done():
+    def step(self) -> None:
+        if self._strike is not None and self._strike.died.is_set():
             raise DriverDied
+        super().step()
+
+    def between_blocks(self) -> None:
         due = self._session.events >= self._at and self.is_idle and self.plan == PLANS[0]
         if due and (not self.asked or self._session.events >= self._at + 100):
             self._at = self._session.events
