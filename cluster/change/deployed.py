@@ -134,6 +134,12 @@ class PlanChanges:
         self._requests.append(request)
         return request.result
 
+    def keep(self, reach_us: int) -> None:
+        """Keeps events that far back, at least."""
+        self._keep_us = max(self._keep_us, reach_us)
+        if self._ring is not None:
+            self._ring.reach_us = max(self._ring.reach_us, reach_us)
+
     @property
     def is_idle(self) -> bool:
         """Whether no change is under way or waits for its turn."""

@@ -88,6 +88,10 @@ class DriverCut:
         self._earlier = matches_at_cut(joined(self._earlier, old), new, queries, pending.watermark_us)
         self._pending = None
 
+    def add(self, found: Mapping[str, pa.Table]) -> None:
+        """Keeps matches that nobody may have yet."""
+        self._earlier = joined(self._earlier, found)
+
     def released(self, found: Mapping[str, pa.Table], watermark_us: int) -> dict[str, pa.Table]:
         """Matches that can be handed out while the run continues: those of earlier plans and those that were `found`,
         but for those of which another plan would not be certain at this watermark yet."""

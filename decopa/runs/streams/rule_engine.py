@@ -44,6 +44,9 @@ class RuleEngine:
     def feed(self, events: EventBatch) -> None:
         self.pipe.feed(events)
 
+    def close(self) -> None:
+        """Nothing runs but in this process."""
+
     def switch(self, parts: tuple[QueryPlan, ...], begin_us: Mapping[str, int]) -> None:
         """From the next batch on these parts find the matches; new ones see events from `begin_us` on, by key."""
         self.pipe.switch(Plan(_without_hosts(parts)), begin_us)
