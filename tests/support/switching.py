@@ -38,8 +38,6 @@ from shuffler.source.pacing import Replay
 from shuffler.source.trace import Block, open_trace
 from tests.support.simulation import UNBOUNDED
 
-BLOCK_ROWS = 3
-
 
 @dataclass
 class Cut:
@@ -175,13 +173,14 @@ class SwitchingCluster:
         chaos: Random,
         crashes: int,
         checkpoints: bool = True,
+        block_rows: int = 3,
     ) -> None:
         self.chaos, self.shufflers, self.checkpoints_made = chaos, shufflers, checkpoints
         self._plans, self._crashes = plans, crashes if checkpoints else 0
         source = open_trace(events)
         self.form: EventFormat = source.format
         bounds = [bind(part.query, source.schema) for plan in plans for part in plan.parts]
-        self._blocks: list[Block] = list(source.blocks(needed_attributes(bounds, source.schema), BLOCK_ROWS))
+        self._blocks: list[Block] = list(source.blocks(needed_attributes(bounds, source.schema), block_rows))
         self._ordinals = [0]
         for block in self._blocks:
             self._ordinals.append(self._ordinals[-1] + block.rows.num_rows)
