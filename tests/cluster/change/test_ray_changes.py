@@ -137,3 +137,5 @@ def test_whoever_dies_during_a_change_nothing_is_lost(
     ray_cluster: None, trace: Path, tmp_path: Path, expected: pa.Table, victim: str, side: str, phase: str
 ) -> None:
     check_strike(trace, tmp_path, expected, Strike(victim, side, phase))
+
+from tests.cluster.change.test_ray_rules import events, test_rules_come_and_go_on_ray_as_they_do_here
