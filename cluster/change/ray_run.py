@@ -13,6 +13,7 @@ from actors.group import Limits
 from cluster.change.cut import reported
 from cluster.change.deployed import PlanChanges
 from cluster.change.driver_cut import DriverCut
+from cluster.checkpoint.recovery import failures_told_once
 from cluster.deployment import Deployment
 from cluster.feeding import BlockSource
 from cluster.options import RayOptions
@@ -52,7 +53,8 @@ class ChangingRayRuntime:
         """Reads the source to its end; `watch` is called now and then, and may ask for changes or end the run."""
         session = Session(self._deployment(self.topology.plan).__enter__(), progress)
         try:
-            return self._run(session, recorder, watch)
+            with failures_told_once():  # actors that are stopped in the middle of a call are no failure
+                return self._run(session, recorder, watch)
         finally:
             self._changes.close()
             session.deployment.stop()

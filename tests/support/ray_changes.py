@@ -32,11 +32,11 @@ from scripts.reliability.jobs import QUERIES, plans_of
 from shuffler.source.pacing import Replay
 from shuffler.source.trace import open_trace
 
-QUERY = QUERIES[0]
+QUERY = QUERIES[2]
 PHASES = ("starting", "warming", "cutting", "retiring")
 VICTIMS = ("unit", "shuffler", "sink")
 #: The old plan and the new one.
-PLANS = plans_of(QUERY, 3)
+PLANS = plans_of(QUERY, 2)
 BLOCK_ROWS = 64
 
 
@@ -104,9 +104,9 @@ class Asking(PlanChanges):
             self._session.replay_from_here(self._session.last_ts, Replay())
 
 
-def plain_run(trace: Path, changes: PlanChanges, replay: Replay, shufflers: int = 2) -> pa.Table:
-    options = RayOptions(replay=replay, metrics=False, shufflers=shufflers)
-    source = TraceBlocks(open_trace(trace), BLOCK_ROWS)
+def plain_run(trace: Path, changes: PlanChanges, replay: Replay, block_rows: int = BLOCK_ROWS) -> pa.Table:
+    options = RayOptions(replay=replay, metrics=False, shufflers=2)
+    source = TraceBlocks(open_trace(trace), block_rows)
     found = ChangingRayRuntime(changes.plan, source, changes, limits=Limits(), options=options).run()
     return result_table(as_workload(QUERY), found.matches)
 
@@ -122,7 +122,7 @@ def checkpointed_run(trace: Path, folder: Path, changes: PlanChanges) -> Checkpo
         output=PublishedMatches(folder / "out"),
         checkpoints=Checkpoints(location, every_s=0.3),
         limits=Limits(),
-        options=RayOptions(replay=Replay(rate=1_000.0), metrics=False, shufflers=2),
+        options=RayOptions(replay=Replay(rate=1_000.0), metrics=False),
         changes=changes,
     ).run()
 

@@ -14,6 +14,7 @@ import ray
 from cluster.change.cut import held_from, reported
 from cluster.change.deployed import PlanChanges
 from cluster.change.driver_cut import DriverCut
+from cluster.checkpoint.recovery import failures_told_once
 from cluster.deployment import Deployment
 from cluster.feeding import BLOCK_ROWS, FeedBlock, TraceBlocks
 from cluster.placement import places_needed
@@ -61,6 +62,7 @@ class RayRuleEngine:
     def _start(self, plan: Plan) -> None:
         address, places = self._prepared.spec.ray.address, places_needed(self._topology(plan))
         self._open.enter_context(ray_session(address=address, cpus=2 * places + 2))
+        self._open.enter_context(failures_told_once())
         self._session = session = Session(self._deployment(plan).__enter__())
         self._open.callback(lambda: session.deployment.stop())
         self._open.callback(self._changes.close)

@@ -63,10 +63,11 @@ def test_plans_follow_each_other_in_a_trace_that_is_not_paced(
     assert left_behind() == []
 
 
+@pytest.mark.slow
 def test_a_paced_trace_does_not_stand_still_for_a_change(ray_cluster: None, trace: Path, expected: pa.Table) -> None:
     changes = Asking(PLANS[0], at=300)
     with interpreted():
-        found = plain_run(trace, changes, Replay(rate=60.0))
+        found = plain_run(trace, changes, Replay(rate=25.0), block_rows=16)
     assert rows_of(found) == rows_of(expected)
     switched = changes.asked[0].result()
     assert switched.at_event > 300 and 0 < switched.seeded <= 900
@@ -74,6 +75,7 @@ def test_a_paced_trace_does_not_stand_still_for_a_change(ray_cluster: None, trac
     assert changes.plan == PLANS[1]
 
 
+@pytest.mark.slow
 def test_a_change_that_needs_more_history_than_is_kept_is_refused(
     ray_cluster: None, trace: Path, expected: pa.Table
 ) -> None:
@@ -101,9 +103,13 @@ def check_strike(trace: Path, folder: Path, expected: pa.Table, strike: Strike) 
     if strike.side == "new" and strike.phase in ("starting", "warming"):
         assert recoveries == 0
         assert isinstance(changes.asked[0].exception(), ChangeAbandoned)
+    if changes.made:
+        manifest = CheckpointStore(folder / "checkpoints").latest_manifest()
+        assert manifest is not None and Plan.from_json(manifest.plan) == PLANS[1]
     assert left_behind() == []
 
 
+@pytest.mark.slow
 def test_a_change_with_checkpoints_is_in_the_manifest(
     ray_cluster: None, trace: Path, tmp_path: Path, expected: pa.Table
 ) -> None:
@@ -137,5 +143,3 @@ def test_whoever_dies_during_a_change_nothing_is_lost(
     ray_cluster: None, trace: Path, tmp_path: Path, expected: pa.Table, victim: str, side: str, phase: str
 ) -> None:
     check_strike(trace, tmp_path, expected, Strike(victim, side, phase))
-
-from tests.cluster.change.test_ray_rules import events, test_rules_come_and_go_on_ray_as_they_do_here
