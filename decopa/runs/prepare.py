@@ -13,6 +13,7 @@ from decopa.errors import (
     CheckpointError,
     DecoPaError,
     DeployError,
+    PlanError,
     QueryError,
     StatisticsError,
     TraceError,
@@ -94,6 +95,7 @@ def prepare(
     check_alternatives(queries, way)
     check_delivery(spec, queries, way)
     check_limit_policy(spec, way)
+    check_adapt(spec)
     absent = _absent_types(queries, opened.source, required=spec.trace.require_types)
     _check_conditions(queries, opened)
     checked()
@@ -193,6 +195,21 @@ def check_limit_policy(spec: RunSpec, way: Way) -> None:
         )
     if spec.output is not None and spec.output.is_folder:
         raise DecoPaError("--on-limit drop-query goes with one output file, not with a folder of parts")
+
+
+def check_adapt(spec: RunSpec) -> None:
+    """Refuses what cannot be built again in the middle of a stream, or could not be undone."""
+    if spec.adapt is None:
+        return
+    if spec.limits.spill is not None:
+        raise DecoPaError(
+            "--adapt and --spill exclude each other: a new plan is built in memory beside the old one; leave one out"
+        )
+    if spec.limits.on_limit == "drop-query":
+        raise DecoPaError("--adapt and --on-limit drop-query exclude each other: a plan is changed as a whole")
+    if spec.adapt.units is not None and not spec.adapt.units[0] <= (spec.planning.units or 1) <= spec.adapt.units[1]:
+        fewest, most = spec.adapt.units
+        raise PlanError(f"a run that takes {fewest} to {most} units cannot begin with {spec.planning.units or 1}")
 
 
 def _absent_types(queries: Sequence[Query], source: TraceSource, *, required: bool) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from actors.reports import OperatorReport
 from actors.sinks.outlet import OutletSpec
 from actors.sinks.sink import bound_aliases
 from actors.sinks.summary import Groups, merged, summary_table
+from cluster.change.switches import PlanSwitch
 from costmodel.statistics import Statistics
 from decopa.errors import DecoPaError, DecoPaWarning
 from decopa.planning.plan import Plan
@@ -36,7 +37,8 @@ class RunResult:
     Ray only. `span_us` is the time from the first to the last event. `bad_rows` were left out (see `BadRows`).
     `warnings` are the notices that a user should act on. `published` counts the matches of a run with checkpoints,
     which are in the parts of its folder and not in the table, as are those of a run that wrote a `folder`. `counted` is
-    their number if only that, or figures, were asked for.
+    their number if only that, or figures, were asked for. Where the plan followed the stream, `switches` are the
+    changes, `plan` and `operators` those of the last plan, and `earlier_operators` those of the plans before.
     """
 
     matches: pa.Table
@@ -56,6 +58,8 @@ class RunResult:
     published: int | None = None
     folder: MatchFolder | None = None
     counted: int | None = None
+    switches: tuple[PlanSwitch, ...] = ()
+    earlier_operators: tuple[OperatorReport, ...] = ()
     explain: Callable[[], tuple[Why, ...]] | None = field(default=None, repr=False, compare=False)
 
     def why(self) -> tuple[Why, ...]:
@@ -82,7 +86,7 @@ class RunResult:
     @property
     def comparisons(self) -> int:
         """Pairs of events or partial matches that were compared."""
-        return sum(report.comparisons for report in self.operators)
+        return sum(report.comparisons for report in (*self.earlier_operators, *self.operators))
 
     def warn(self, stacklevel: int = 3) -> None:
         """Shows what a user should act on as Python warnings."""

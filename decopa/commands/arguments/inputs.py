@@ -83,7 +83,7 @@ def planning(args: argparse.Namespace) -> Planning:
 
     plan, units = getattr(args, "plan", None), getattr(args, "units", None)
     return Planning(
-        units if isinstance(units, int) else None,
+        units[0] if isinstance(units, tuple) else units if isinstance(units, int) else None,
         getattr(args, "strategy", None),
         None if plan is None else read_plan(plan),
         None if args.stats is None else read_statistics(args.stats),

@@ -43,6 +43,7 @@ class RuleEngine:
 
     def feed(self, events: EventBatch) -> None:
         self.pipe.feed(events)
+        self.pipe.forget_strings()
 
     def close(self) -> None:
         """Nothing runs but in this process."""
