@@ -257,6 +257,17 @@ class Session:
         found = {name: self._ask(sink.take, name) for name, sink in self._deployment.sinks.items()}
         return self._deployment.topology.by_part(found)
 
+    def arrived(self) -> tuple[dict[int, pa.Table], dict[int, int]]:
+        """The matches that have come since the last call, by part, where there are some; and of every part that reports
+        when its later matches end at the earliest."""
+        found: dict[int, pa.Table] = {}
+        finals_us: dict[int, int] = {}
+        for name, sink in self._deployment.sinks.items():
+            tables, finals = self._ask(sink.arriving, name, 0.0)
+            found |= tables
+            finals_us |= dict(zip(self._deployment.topology.sink_parts[name], finals, strict=True))
+        return found, finals_us
+
     def outcomes(self) -> tuple[Outcome, ...]:
         """What became of the matches of each part of the plan, in its sink and in its root units."""
         topology = self._deployment.topology

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import networkx as nx
 import pyarrow as pa
-import ray
 
 from cluster.change.cut import held_from, reported
 from cluster.change.deployed import PlanChanges
@@ -136,14 +135,11 @@ class RayRuleEngine:
     def take(self) -> dict[str, pa.Table]:
         """The matches that have come since the last call, by the key of their part."""
         found: dict[str, pa.Table] = {}
-        deployment, plan = self._session.deployment, self._changes.plan
+        keys = self._changes.plan.keys
         if self._cuts.is_settled:  # else the sinks still have matches from before the cut
-            answers = ray.get([sink.arriving.remote(0.0) for sink in deployment.sinks.values()])
-            self._finals_us = {}
-            for name, (tables, finals_us) in zip(deployment.sinks, answers, strict=True):
-                parts = deployment.topology.sink_parts[name]
-                self._finals_us |= {plan.keys[part]: final for part, final in zip(parts, finals_us, strict=True)}
-                found |= {plan.keys[part]: table for part, table in tables.items()}
+            tables, finals_us = self._session.arrived()
+            found = {keys[part]: table for part, table in tables.items()}
+            self._finals_us = {keys[part]: final_us for part, final_us in finals_us.items()}
         watermark_us = min(self._finals_us.values(), default=NOTHING_YET)
         out = self._cuts.released(found, watermark_us)
         self._nothing |= {key: table.slice(0, 0) for key, table in out.items()}
