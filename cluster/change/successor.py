@@ -137,8 +137,11 @@ class Successor:
                     self._waiting.popleft()
                 if not self._waiting:
                     # The first time all its processes catch up; from then on the shufflers pass blocks on at once.
-                    session.await_shufflers() if self._settled else session.settle()
-                    self._settled = True
+                    if self._settled:
+                        session.await_shufflers()
+                    else:
+                        session.settle()
+                        self._settled = True
         except _Unwanted:
             pass
         except BaseException as err:

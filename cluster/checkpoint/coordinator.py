@@ -216,7 +216,7 @@ class Coordinator:
             except NotWritten as err:
                 failure = err
         topology = deployment.topology
-        found = topology.by_part(results)
+        found: Sequence[Any] = topology.by_part(results)
         tables = self._with_unpublished([table.slice(0, 0) for table in found] if pending.muted else found)
         try:
             if failure is not None:

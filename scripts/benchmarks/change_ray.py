@@ -17,6 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+import numpy.typing as npt
 import ray
 
 from actors.group import Limits
@@ -67,7 +68,7 @@ class WatermarkWatch:
                 last = least
                 self.advanced_s.append(time.monotonic())
 
-    def gaps_s(self, from_s: float, until_s: float) -> np.ndarray:
+    def gaps_s(self, from_s: float, until_s: float) -> npt.NDArray[np.float64]:
         """Times without progress that overlap a span."""
         moments = np.array(self.advanced_s)
         ends, gaps = moments[1:], np.diff(moments)

@@ -97,5 +97,6 @@ def main(
 
 
 if __name__ == "__main__":
-    places = int(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])
-    sys.exit(main(*places, *map(float, sys.argv[4:7]), changing=sys.argv[7:] == ["--changes"]))
+    changes = sys.argv[7:] == ["--changes"]
+    figures = map(float, sys.argv[4:7])
+    sys.exit(main(int(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), *figures, changing=changes))

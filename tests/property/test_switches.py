@@ -87,11 +87,11 @@ PLANS = [Plan((spread_units(left_deep(QUERY), units),)) for units in (1, 4)]
 #: How many streams are tried until a fault shows.
 MOST = 100
 #: Plans change several times between two events.
-EAGER = SwitchingCluster.odds | {"checkpoint": 0.02, "change": 0.6, "lose": 0.0, "cut": 0.6, "warm": 0.6, "feed": 0.08}
+EAGER = {**SwitchingCluster.odds, "checkpoint": 0.02, "change": 0.6, "lose": 0.0, "cut": 0.6, "warm": 0.6, "feed": 0.08}
 
 
 #: Many matches between two changes.
-RARELY = SwitchingCluster.odds | {"crash": 0.0, "checkpoint": 0.0, "change": 0.02}
+RARELY = {**SwitchingCluster.odds, "crash": 0.0, "checkpoint": 0.0, "change": 0.02}
 
 
 def hand_made(seed: int) -> list[dict[str, object]]:

@@ -8,11 +8,10 @@ and the bookkeeping of `cluster.checkpoint.coordinator` and `cluster.change.depl
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
-from typing import ClassVar
 
 import pyarrow as pa
 
@@ -154,7 +153,7 @@ class SwitchingCluster:
     """Draws what happens next. Without `checkpoints_made` nothing but a new side that is still being built may die."""
 
     #: How likely each thing is, if it can happen; a message is delivered otherwise.
-    odds: ClassVar = {
+    odds: Mapping[str, float] = {
         "crash": 0.02,
         "checkpoint": 0.06,
         "change": 0.1,

@@ -29,7 +29,7 @@ from decopa.runs.prepare import Prepared, prepare
 from decopa.runs.result import combined
 from decopa.runs.spec import RunSpec
 from decopa.runs.streams.publication import Publication
-from decopa.runs.streams.rule_engine import RuleEngine
+from decopa.runs.streams.rule_engine import Engine, RuleEngine
 from decopa.runs.support import asks_for_ray
 from shuffler.routing.table import NOTHING_YET
 from shuffler.rows.columns import Place, timestamps_us
@@ -266,8 +266,8 @@ class OpenRun:
         self._engine.keep(max(self._keep_us, history_us(Plan(self._parts))))
 
 
-def _engine(prepared: Prepared, plan: Plan, max_history_bytes: int) -> Any:
-    """What works on the stream; both kinds have the same methods, and each takes the batches that it gives."""
+def _engine(prepared: Prepared, plan: Plan, max_history_bytes: int) -> Engine:
+    """What works on the stream."""
     if prepared.spec.runtime != "ray":
         return RuleEngine(prepared, plan, max_history_bytes)
     from decopa.runs.streams.ray_rules import RayRuleEngine

@@ -28,14 +28,15 @@ def events() -> pa.Table:
 
 def act(run: OpenRun, step: int) -> None:
     """Changes that depend on how far the stream is alone."""
+    now_us = run.reached_us or 0
     if step == 3:
-        run.add("QUERY late PATTERN SEQ(B b, NOT(A a), C c) WHERE b.k = c.k WITHIN 80 ms", at=run.reached_us + 1)
+        run.add("QUERY late PATTERN SEQ(B b, NOT(A a), C c) WHERE b.k = c.k WITHIN 80 ms", at=now_us + 1)
     elif step == 6:
-        run.replace("pairs", "PATTERN SEQ(A a, C c) WHERE a.k = c.k WITHIN 50 ms", at=run.reached_us + 20_000)
+        run.replace("pairs", "PATTERN SEQ(A a, C c) WHERE a.k = c.k WITHIN 50 ms", at=now_us + 20_000)
         with pytest.raises(RuleError, match="there is no rule 'unknown'"):
             run.remove("unknown")
     elif step == 9:
-        run.remove("calm", at=run.reached_us + 1)
+        run.remove("calm", at=now_us + 1)
 
 
 def rows_with(run: OpenRun, change: Callable[[OpenRun, int], None]) -> list[pa.Table]:
