@@ -17,7 +17,7 @@ from shuffler.rows.events import EventBatch
 
 
 class Pipe(Protocol):
-    """What works on events, in one process (`ChangingPipeline`) or on Ray; matches are tables by the key of their part."""
+    """What works on events, in one process (`ChangingPipeline`) or on Ray; matches are tables by the keys of parts."""
 
     @property
     def events(self) -> int: ...
