@@ -33,8 +33,8 @@ from shuffler.source.trace import TraceSource
 
 #: While a live stream goes on, a new plan is built for so long between two batches (s); each time a little longer, so
 #: that it catches up with any stream.
-_BUILD_S = 0.01
-_LONGER = 1.1
+BUILD_S = 0.01
+LONGER = 1.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +138,11 @@ class AdaptingRuntime(LocalRuntime):
     def _stepped(self, asked: _Asked) -> Replayed | None:
         if not self._changing.changing:
             self._building_s = self._longest_s = 0.0
-            self._budget_s = _BUILD_S if self._is_live else math.inf
+            self._budget_s = BUILD_S if self._is_live else math.inf
             self._changing.begin(asked.plan, asked.begin_us)
-        self._budget_s *= _LONGER
+            if self._is_live:  # that took a moment; the next events first
+                return None
+        self._budget_s *= LONGER
         return self._changing.step(self._budget_s)
 
     def _held_up(self, seconds: float) -> None:

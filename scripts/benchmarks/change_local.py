@@ -20,6 +20,7 @@ import pyarrow as pa
 import decopa
 from cluster.change.history import BlockRing
 from cluster.change.local import ChangingPipeline
+from cluster.change.runtime import BUILD_S, LONGER
 from cluster.pipeline import Pipeline
 from decopa.planning.history import history_us
 from decopa.planning.plan import Plan
@@ -30,7 +31,6 @@ from shuffler.source.trace import TraceSource, open_trace
 
 WINDOW_US = 1_000_000
 TEXT = "PATTERN SEQ(A a, B b, C c) WHERE a.k = b.k AND b.k = c.k WITHIN 1 s"
-BUILD_S = 0.01
 #: A is rare, or C is: another pair is joined first.
 _RATES = ({"A": 1.0, "B": 900.0, "C": 900.0}, {"A": 900.0, "B": 900.0, "C": 1.0})
 
@@ -74,16 +74,17 @@ def measure(source: TraceSource, several: Sequence[Plan], rows: int, changes: in
     held, made, spent = Held(), 0, _Spent()
     steady: list[float] = []
     dual: Pipeline | None = None
-    next_us, begun, holds, working = 4 * WINDOW_US, 0, [0.0], [0.0]
+    next_us, begun, holds, working, budget_s = 4 * WINDOW_US, 0, [0.0], [0.0], BUILD_S
     for events in source.batches(["k"], rows):
         worked_s = spent.on(lambda batch=events: pipe.feed(batch))
         pipe.take()
         if dual is not None:  # both plans work on every batch
             held_s = spent.on(lambda new=dual, batch=events: new.feed(batch))
         elif pipe.changing:
-            held_s = spent.on(lambda: pipe.step(BUILD_S))
+            budget_s *= LONGER
+            held_s = spent.on(lambda seconds=budget_s: pipe.step(seconds))
         elif pipe.watermark_us >= next_us and made < changes:
-            begun, holds, working = 0, [], []
+            begun, holds, working, budget_s = 0, [], [], BUILD_S
             plan = several[(made + 1) % 2]
             if way == "both plans for a window":
                 dual, held_s = Pipeline(plan, source.format, source.strings), 0.0
@@ -91,7 +92,7 @@ def measure(source: TraceSource, several: Sequence[Plan], rows: int, changes: in
             elif way == "at once":
                 held_s = spent.on(lambda chosen=plan: pipe.switch(chosen))
             else:
-                held_s = spent.on(lambda chosen=plan: (pipe.begin(chosen), pipe.step(BUILD_S)))
+                held_s = spent.on(lambda chosen=plan: pipe.begin(chosen))
         else:
             steady.append(worked_s)
             continue
@@ -117,6 +118,23 @@ class _Spent:
         return time.thread_time() - began_s
 
 
+def stationary(table: pa.Table, turns: int) -> tuple[float, int]:
+    """Processor time of runs over a steady stream without `adapt` and with it, in turns: the first as a share of the
+    second, in the middle; and how often the plan was changed, which should be never."""
+    known = decopa.Planning(statistics=decopa.stats(TEXT, table.slice(0, 200_000)))
+    ratios, switches = [], 0
+    for turn in range(turns + 1):
+        seconds = []
+        for adapt in (None, decopa.Adapt()):
+            began_s = time.process_time()
+            result = decopa.run_detailed(TEXT, table, planning=known, adapt=adapt)
+            seconds.append(time.process_time() - began_s)
+            switches += len(result.switches)
+        if turn:  # the first one compiles
+            ratios.append(seconds[0] / seconds[1])
+    return float(np.median(ratios)), switches
+
+
 WAYS = ("in steps of 10 ms", "at once", "both plans for a window")
 
 
@@ -127,7 +145,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rate", type=int, default=100_000, help="events in a second of event time (default 100,000)")
     parser.add_argument("--batch", type=int, default=2_000, help="events in a batch (default 2,000)")
     parser.add_argument("--changes", type=int, default=20, help="of each kind and way (default 20)")
+    parser.add_argument("--stationary", type=int, default=0, metavar="TURNS", help="only what --adapt costs, in turns")
     chosen = parser.parse_args(arguments)
+    if chosen.stationary:
+        share, switches = stationary(events_table(10 * chosen.rate, chosen.rate, 1), chosen.stationary)
+        print(f"{share:.3f} of the throughput without --adapt, {switches} changes")
+        return 0
     table = events_table((6 + 4 * chosen.changes) * chosen.rate, chosen.rate, 1)
     header = [
         "change",
