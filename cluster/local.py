@@ -114,7 +114,7 @@ class LocalRuntime:
     def run(self, progress: Callable[[int, int], None] | None = None) -> None:
         """Reads the source to its end; `progress(events, matches)` is called after every batch."""
         try:
-            for _ in self._batches():
+            for _ in self._batches(gather=True):
                 self._pipeline.settle()
                 if progress is not None:
                     progress(self.events, self.matches)
@@ -136,7 +136,7 @@ class LocalRuntime:
         certain. A source that was asked to stop has not ended: what is still open stays so."""
         self.warm_up()
         try:
-            for _ in self._batches():
+            for _ in self._batches(gather=False):
                 yield from self._taken()
                 if self.stopped:
                     return
@@ -146,9 +146,9 @@ class LocalRuntime:
         self._pipeline.finish()
         yield from self._taken()
 
-    def _batches(self) -> Iterator[None]:
+    def _batches(self, *, gather: bool) -> Iterator[None]:
         """Works on the source, batch by batch."""
-        for events in self._source.batches(self._pipeline.attributes, self._batch_size):
+        for events in self._source.batches(self._pipeline.attributes, self._batch_size, gather=gather):
             self._pipeline.feed(events)
             self._pipeline.forget_strings()
             self._worked_on(events)

@@ -16,7 +16,7 @@ CHUNK = 32_768
 BLOCK = 1 << 22
 #: Blocks grow by this factor from a chunk on: a query that finds little reserves little, and memory that is reserved is
 #: used, which matters where it comes in large pages.
-_GROWTH = 2
+_GROWTH = 16
 
 
 @dataclass

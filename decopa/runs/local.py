@@ -31,7 +31,7 @@ def run_here(
     seconds = time.perf_counter() - started
     for name, why in local.dropped.items():
         guard.warnings.append(f"query {name} was dropped and has no result: {why}")
-    result = RunResult(NO_MATCHES, local.events, seconds, local.reports(), prepared.plan)
+    result = RunResult(NO_MATCHES, local.events, seconds, local.reports(), prepared.plan, began_at=started)
     if isinstance(local, AdaptingRuntime):
         switches, earlier = tuple(local.loop.switches), local.earlier_reports()
         result = replace(result, plan=local.plan, switches=switches, earlier_operators=earlier)

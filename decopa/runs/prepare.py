@@ -23,6 +23,7 @@ from decopa.planning.plan import Plan
 from decopa.query.binding import bind, missing_types
 from decopa.query.conditions.constant import constant_notices
 from decopa.query.conditions.predicate import attributes
+from decopa.query.pattern import leaves
 from decopa.query.query import Query
 from decopa.runs.folder import check_folder
 from decopa.runs.guard import Guard
@@ -219,9 +220,15 @@ def _absent_types(queries: Sequence[Query], source: TraceSource, *, required: bo
     if missing and required:
         shown = ", ".join(types[:20]) + (f" and {len(types) - 20:,} more" if len(types) > 20 else "")
         named = ", ".join(f"'{name}'" for name in missing)
+        events = (
+            event for query in queries for event in leaves(query.pattern) if not missing.keys().isdisjoint(event.types)
+        )
+        at = next((event.at for event in events), None)
+        where = {} if at is None else {"line": at.line, "column": at.column}
         raise QueryError(
             f"no event of type {named} in {source.name}; its types are {shown}; correct the query, or name another "
-            "column with --type"
+            "column with --type",
+            **where,
         )
     return tuple(f"no event of type '{name}' in the trace{did_you_mean(name, types)}" for name in missing)
 

@@ -33,8 +33,9 @@ class RunResult:
     """The matches of a run and what it took to find them.
 
     `seconds` are those of the run itself; `start_s` is the time before its first event, for opening, measuring,
-    planning and starting. `statistics` has one entry for each query, None where there are none. Latency is measured on
-    Ray only. `span_us` is the time from the first to the last event. `bad_rows` were left out (see `BadRows`).
+    planning and starting; `began_at` is what the process's clock said then. `statistics` has one entry for each query,
+    None where there are none. Latency is measured on Ray only. `span_us` is the time from the first to the last event.
+    `bad_rows` were left out (see `BadRows`).
     `warnings` are the notices that a user should act on. `published` counts the matches of a run with checkpoints,
     which are in the parts of its folder and not in the table, as are those of a run that wrote a `folder`. `counted` is
     their number if only that, or figures, were asked for. Where the plan followed the stream, `switches` are the
@@ -55,6 +56,7 @@ class RunResult:
     span_us: int = 0
     bad_rows: int = 0
     start_s: float = 0.0
+    began_at: float = field(default=0.0, repr=False, compare=False)
     published: int | None = None
     folder: MatchFolder | None = None
     counted: int | None = None
