@@ -100,8 +100,14 @@ def candidates(
     seed: int,
 ) -> Iterator[Candidate]:
     """Splits that may be best: by throughput, by work, as the paper finds them, in query order."""
-    yield Candidate(construct(space, units, capacity, reading))
-    splits = [*least_work, split_of_plan(left_deep(space.query)), split_of_plan(query_order(space.query))]
+    constructed = construct(space, units, capacity, reading)
+    yield Candidate(constructed)
+    splits = [
+        constructed.split,
+        *least_work,
+        split_of_plan(left_deep(space.query)),
+        split_of_plan(query_order(space.query)),
+    ]
     if not space.query.chosen_in_order:
         with suppress(PlanError):  # more operators than units
             splits.append(construct_as_printed(space, units, capacity, reading, seed=seed).split)
