@@ -29,6 +29,7 @@ from decopa.planning.strategies.units import assign_units
 from decopa.planning.subquery import SubQuery, whole
 from decopa.planning.validate import violations
 from decopa.query.query import Query
+from scripts.benchmarks.workload import make_events
 from tests.support.examples import examples
 from tests.support.golden_form import pattern_of
 from tests.support.shared import decopa_entries
@@ -260,6 +261,17 @@ def test_too_few_units_fall_back_to_one_unit_and_say_so() -> None:
 def test_statistics_that_do_not_fit_are_refused(statistics: Statistics, message: str) -> None:
     with pytest.raises(StatisticsError, match=message):
         plan_workload([MOTIVATING], statistics, CAPACITY, units=4)
+
+
+def test_an_idle_unit_takes_a_share_of_the_heavy_operator() -> None:
+    events = make_events("seq3", events=20_000, seed=1)
+    text = "PATTERN SEQ(A a, B b, C c) WHERE a.x < b.x AND b.x < c.x AND a.y < c.y WITHIN 141 ms"
+    known = decopa.stats(text, events)
+    (plan,) = decopa.plan(text, known, units=2).parts
+    assert [plan.root.hosts, plan.root.units] == [(0, 1), 2]
+    assert units_of(plan) == 2
+    found = decopa.run(text, events, planning=decopa.Planning(plan=decopa.plan(text, known, units=2)))
+    assert found.equals(decopa.run(text, events))
 
 
 def test_an_unknown_strategy_and_no_units_are_refused() -> None:
