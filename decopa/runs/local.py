@@ -7,7 +7,6 @@ import time
 
 from actors.sinks.outlet import OutletSpec
 from cluster.local import LocalRuntime
-from decopa.choices import DEFAULT_BATCH_SIZE
 from decopa.runs.delivery import NO_MATCHES, Found
 from decopa.runs.guard import Guard
 from decopa.runs.prepare import Prepared
@@ -25,7 +24,7 @@ def run_here(
     local = LocalRuntime(
         prepared.plan,
         prepared.source,
-        batch_size=prepared.spec.trace.batch_size or DEFAULT_BATCH_SIZE,
+        batch_size=prepared.spec.trace.batch_size,
         limits=prepared.spec.limits,
         interleaving=interleaving,
         outlet=outlet,
