@@ -107,7 +107,9 @@ def overhead(rules: int, batches: int, per_batch: int, wanted: int) -> None:
             "y": rng.random(events),
         }
     )
-    known = Statistics(10_000, {one: 0.1 for query in queries for one in query.event_types})
+    pairs = [PairSelectivity(f"A{n}", f"B{n}", 0.02) for n in range(rules)]
+    pairs += [PairSelectivity(f"B{n}", f"C{n}", 0.5) for n in range(rules)]
+    known = Statistics(10_000, {one: 0.1 for query in queries for one in query.event_types}, tuple(pairs))
     started = time.process_time()
     plan = planned(queries, known)
     print(f"planned in {time.process_time() - started:.1f} s, {len(plan.parts):,} parts")

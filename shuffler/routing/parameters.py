@@ -1,7 +1,7 @@
 """Views of one operator that differ in constants only: a match finds the views that want it by search.
 
 What a row has to compare is replaced by its place among the constants of all views. The rows of a batch are put in the
-order of that, and each view finds its rows as a stretch of that order, by looking up where it begins and ends; what else
+order of that, and each view looks up where its stretch of that order begins and ends. What else
 it compares is decided within the stretch, by compiled loops over small numbers.
 """
 
