@@ -35,6 +35,7 @@ from decopa.query.conditions.predicate import (
 )
 from decopa.query.conditions.typing import check_predicate, column_of_expression
 from decopa.query.output import EVERY_ATTRIBUTE
+from decopa.query.pattern import ANY_TYPE
 from decopa.query.query import Query
 from decopa.query.schema import Column, Kind, Schema
 from decopa.query.summary import Aggregate
@@ -180,8 +181,9 @@ def bind(query: Query, schema: Schema) -> BoundQuery:
         else:
             skips = alias if alias in query.followers else None
             conditions.append(Condition(binder.lower(predicate), named, skips=skips, written=predicate))
-    for alias, position in ((one.alias, one) for one in query.positions if one.strict):
-        conditions.append(Condition(binder.right_type(position), frozenset({alias})))
+    for position in query.positions:
+        if position.strict and ANY_TYPE not in position.types:  # a wildcard is of the right type whatever comes
+            conditions.append(Condition(binder.right_type(position), frozenset({position.alias})))
     for predicate in query.where:
         check_predicate(predicate, binder.column_of)
         named = aliases_of(predicate)

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -129,12 +130,16 @@ def _is_list(table: pa.Table, name: str) -> bool:
 
 
 def _with_lists(table: pa.Table, lists: Collection[str]) -> pa.Table:
-    """An alias that is a KL one in another query holds lists here, too: one column has one type."""
+    """An alias that is a KL one in another query holds lists here, too: one column has one type.
+
+    What is missing stays missing: an alias that an alternative of OR does not bind is no list with a hole.
+    """
     for place, name in enumerate(table.column_names):
         if name in lists and not _is_list(table, name):
             values = table.column(name).combine_chunks()
-            offsets = pa.array(range(len(values) + 1), type=pa.int32())
-            table = table.set_column(place, name, pa.ListArray.from_arrays(offsets, values))
+            offsets = pa.array(np.arange(len(values) + 1, dtype=np.int32))
+            mask = values.is_null() if values.null_count else None
+            table = table.set_column(place, name, pa.ListArray.from_arrays(offsets, values, mask=mask))
     return table
 
 

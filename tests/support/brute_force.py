@@ -40,6 +40,9 @@ from tests.support.pattern_walks import (
 
 Match = dict[str, tuple[Any, ...]]
 
+#: The subsets of so many members are quickly made.
+_FEW_MEMBERS = 10
+
 
 def brute_force(query: Query, events: Sequence[Event]) -> list[Match]:
     """All matches, sorted: alias -> ids of the events bound to it, ascending in time, ties in stream order."""
@@ -81,11 +84,14 @@ def canonical(match: Mapping[str, Sequence[Any]]) -> tuple[tuple[str, tuple[Any,
 
 
 def combinations(query: Query, events: Sequence[Event]) -> int:
-    """How many combinations the referee has to look at, blocking ones not counted."""
+    """How many combinations the referee has to look at: those of the positions, and those of what may block them."""
     referee = _Referee(query, events)
+    absent = [node.child for node in everywhere(query.pattern) if isinstance(node, Not)]
+    absent += [node.absent for node in everywhere(query.pattern) if isinstance(node, Except)]
     return sum(
-        math.prod(len(referee.choices(leaf)) for leaf in positive_leaves(alternative))
-        for alternative in or_free(query.pattern)
+        math.prod(referee.size(leaf) for leaf in positive_leaves(alternative))
+        for pattern in (query.pattern, *absent)
+        for alternative in or_free(pattern)
     )
 
 
@@ -97,6 +103,8 @@ class _Referee:
         #: The aliases of each KL over several events: a condition on them is about one member at a time.
         self.composites = [set(aliases_at(node)) for node in everywhere(query.pattern) if isinstance(node, Kleene)]
         self.stream = sorted(events, key=lambda event: event["ts"])  # stable: ties stay in stream order
+        #: What may stand at each leaf that was asked for; what blocks a match is looked for again and again.
+        self._choices: dict[EventRef | Kleene, list[Binding]] = {}
 
     def matches(self, pattern: Pattern, around: Binding) -> Iterator[Binding]:
         """The matches of an OR-free pattern; `around` is the match that a negated pattern may block."""
@@ -108,10 +116,21 @@ class _Referee:
 
     def choices(self, leaf: EventRef | Kleene) -> list[Binding]:
         """What may stand at a leaf, by alias."""
-        if isinstance(leaf, Kleene) and not isinstance(leaf.child, EventRef):
-            return list(self.chains(leaf))
-        (alias,) = aliases_at(leaf)
-        return [{alias: group} for group in self.groups(leaf)]
+        if leaf not in self._choices:
+            if isinstance(leaf, Kleene) and not isinstance(leaf.child, EventRef):
+                self._choices[leaf] = list(self.chains(leaf))
+            else:
+                (alias,) = aliases_at(leaf)
+                self._choices[leaf] = [{alias: group} for group in self.groups(leaf)]
+        return self._choices[leaf]
+
+    def size(self, leaf: EventRef | Kleene) -> int:
+        """How many choices a leaf has; of large groups an upper bound, without making them."""
+        if isinstance(leaf, Kleene) and isinstance(leaf.child, EventRef):
+            members = sum(of_type(event, leaf.child) for event in self.stream)
+            if members > _FEW_MEMBERS:
+                return 2**members
+        return len(self.choices(leaf))
 
     def chains(self, leaf: Kleene) -> Iterator[Binding]:
         """Every chain of matches of the pattern under KL, each beginning after the one before has ended."""

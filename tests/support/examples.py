@@ -6,5 +6,5 @@ import os
 
 
 def examples(usual: int) -> int:
-    """`usual`, or that many times DECOPA_EXAMPLES: set it to 50 for a search over night."""
+    """`usual` cases, the same ones in every run; with DECOPA_EXAMPLES=n, n times as many, drawn anew each time."""
     return usual * int(os.environ.get("DECOPA_EXAMPLES", "1"))
