@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+THIS = Path(__file__).resolve()
+ROOT = THIS.parents[1]
 PACKAGES = ("decopa", "costmodel", "shuffler", "actors", "cluster")
 #: Rooms from the bottom up: a module imports from its own room and from those before it. A package that has rooms also
 #: has an entry of its own for the modules that stand in no room.
@@ -36,15 +37,23 @@ def module_name(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-def imported(path: Path) -> Iterator[str]:
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(ast.parse(path.read_text())))
+
+
+@cache
+def imported(path: Path) -> tuple[str, ...]:
     """Full names of what a file imports, inside functions, too."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    found: list[str] = []
+    for node in nodes(path):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
             # `from decopa import x` may name a module or a value of the package.
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            found += (f"{node.module}.{alias.name}" for alias in node.names)
+    return tuple(found)
 
 
 def layer(name: str) -> int | None:
@@ -61,33 +70,44 @@ def test_there_is_something_to_check() -> None:
     assert {module_name(path).partition(".")[0] for path in MODULES} >= {"decopa", "shuffler", "actors", "cluster"}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_name)
-def test_imports_go_one_way(path: Path) -> None:
-    own = layer(module_name(path))
-    assert own is not None
-    upward = [name for name in imported(path) if (other := layer(name)) is not None and other > own]
+def test_imports_go_one_way() -> None:
+    upward = []
+    for path in MODULES:
+        own = layer(module_name(path))
+        assert own is not None, f"{path} stands in no room; name it in LAYERS"
+        others = [(name, layer(name)) for name in imported(path)]
+        upward += [f"{module_name(path)} -> {name}" for name, other in others if other is not None and other > own]
     assert upward == []
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_name)
-def test_ray_and_spark_are_imported_only_by_their_shells(path: Path) -> None:
-    name = module_name(path)
-    foreign = {other.partition(".")[0] for other in imported(path)}
-    if not any(is_within(name, shell) for shell in RAY_SHELLS):
-        assert not foreign & {"ray", "raydp"}
-    if not any(is_within(name, shell) for shell in SPARK_SHELLS):
-        assert not foreign & {"pyspark"}
+@pytest.mark.parametrize(
+    ("shells", "machinery"), [(RAY_SHELLS, {"ray", "raydp"}), (SPARK_SHELLS, {"pyspark"})], ids=["ray", "spark"]
+)
+def test_ray_and_spark_are_imported_only_by_their_shells(shells: tuple[str, ...], machinery: set[str]) -> None:
+    outside = [path for path in MODULES if not any(is_within(module_name(path), shell) for shell in shells)]
+    assert [path for path in outside if {name.partition(".")[0] for name in imported(path)} & machinery] == []
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_name)
-def test_nothing_is_evaluated_or_unpickled(path: Path) -> None:
-    assert not {name.partition(".")[0] for name in imported(path)} & {"pickle", "cloudpickle", "marshal", "dill"}
-    called = {
-        node.func.id
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-    }
-    assert not called & {"eval", "exec", "compile", "__import__"}
+def test_nothing_is_evaluated_or_unpickled() -> None:
+    unpickling, evaluating = {"pickle", "cloudpickle", "marshal", "dill"}, {"eval", "exec", "compile", "__import__"}
+    for path in MODULES:
+        assert not {name.partition(".")[0] for name in imported(path)} & unpickling, path
+        calls = (node.func for node in nodes(path) if isinstance(node, ast.Call))
+        assert not {called.id for called in calls if isinstance(called, ast.Name)} & evaluating, path
+
+
+@pytest.mark.parametrize(
+    ("marker", "folders"),
+    [("ray", ("cluster", "reliability")), ("spark", ("cluster/spark",)), ("launch", ("launch",))],
+)
+def test_tests_that_need_machinery_stand_where_ci_looks_for_them(marker: str, folders: tuple[str, ...]) -> None:
+    """Every session of CI collects these folders only: looking through all tests takes it longer than many tests do."""
+    tests = ROOT / "tests"
+    marked = [path for path in tests.rglob("test_*.py") if f"mark.{marker}" in path.read_text() and path != THIS]
+    assert marked
+    assert [path for path in marked if not any(path.is_relative_to(tests / folder) for folder in folders)] == []
+    command = (ROOT / "scripts" / "test").read_text()
+    assert f'pytest {" ".join(f"tests/{folder}" for folder in folders)} -m "{marker} and not' in command
 
 
 def test_the_builder_needs_nothing_but_the_query_language() -> None:
