@@ -9,6 +9,7 @@ draws rule sets like them.
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 import time
 from dataclasses import dataclass
@@ -23,6 +24,9 @@ from decopa.planning.planner import plan_workload
 from decopa.planning.predict import predict
 from decopa.planning.workload.statistics import part_statistics
 from decopa.traces.rule_sets import RuleSet, cores_at_density, families
+from scripts.experiments.figures import OF_WORKLOADS, Point
+from scripts.experiments.figures import measure as measure_point
+from scripts.experiments.synthetic import Setting
 from shuffler.source.trace import open_trace
 
 CAPACITY = Capacity.per_second(DEFAULT_INGESTED_PER_S, DEFAULT_COMPARED_PER_S)
@@ -111,6 +115,16 @@ def gains(args: argparse.Namespace) -> None:
             print(f"| {value} | {strategy} | {predicted:.1f} | {counted:.1f} | {took:.1f} |", flush=True)
 
 
+def scaling(seeds: int) -> None:
+    """Prints how much more than one unit 20 units sustain, as predicted: DecoPa's Figure 15, which has no numbers."""
+    print('DecoPa, Figure 15. The paper: gains "scale proportionally", those of Hybrid fall.\n')
+    print(f"| queries | {' | '.join(OF_WORKLOADS)} |\n| --- |{' --- |' * len(OF_WORKLOADS)}")
+    for queries in (1, 3, 5, 7):
+        found = [measure_point(Point(Setting(seed), queries)).log_scaling for seed in range(seeds)]
+        over = [statistics.median(one[name] - one["centralized"] for one in found) for name in OF_WORKLOADS]
+        print(f"| {queries} | {' | '.join(f'{math.exp(one):.1f}' for one in over)} |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--queries", type=int, default=100)
@@ -124,7 +138,11 @@ def main() -> None:
     parser.add_argument("--strategies", default=",".join((*WORKLOAD_STRATEGIES, "decopa-paper")))
     parser.add_argument("--vary", choices=tuple(FIGURES), help="print the gains of a figure of MCEP instead")
     parser.add_argument("--values", default="20,60,100", help="what --vary takes (default: %(default)s)")
+    parser.add_argument("--figure-15", action="store_true", help="print DecoPa's Figure 15 for --seeds seeds instead")
     args = parser.parse_args()
+    if args.figure_15:
+        scaling(args.seeds)
+        return
     if args.vary:
         gains(args)
         return
