@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from actors.columnar.memory import Spill
 from actors.columnar.store import load_merging
 from actors.operators.base import OperatorSpec
+from actors.operators.succession import SuccessionLogic
 from actors.unit import Channel, ProcessingUnit, UnitState
 from decopa.choices import (
     DEFAULT_MAX_GROUPS,
@@ -141,6 +142,7 @@ class UnitGroup:
                 counted = counting and operator == plan.root and plan.slices == 1
                 spec = OperatorSpec(bound, plan, operator, code_of, counting=counted, gathering=gathering)
                 self._add_units(operator, numbers, spec, routing)
+        self._join_successions()
         # Nearest to the root first; among equals events before matches of other parts, as they would come before the
         # matches of an operator in here: partial matches that look for later events find them by their times alone,
         # events that look for earlier partial matches have to look at more than they meet. Else plan order.
@@ -176,6 +178,22 @@ class UnitGroup:
                     inputs[channel.side].view is not None,
                     self._feeding(operator, 1 - channel.side) if channel.side == late else (),
                 )
+
+    def _join_successions(self) -> None:
+        """Steps of a NEXT that are alone with each other in here are gone through at once, unless others want to know
+        what comes between them."""
+        plan = self._plan
+        for operator in sorted(plan.operators, key=lambda one: -plan.depth[one.name]):
+            unit = self.units.get((operator.name, 0))
+            if unit is None or plan.roles(operator).active_units > 1 or not isinstance(unit.logic, SuccessionLogic):
+                continue
+            source = plan.inputs(operator)[plan.roles(operator).main]
+            before = self.units.get((source.name, 0))
+            alone = plan.roles(source).active_units == 1 and plan.successors(source) == (operator,)
+            if before is not None and alone and source.name not in self._taps and not before.decides_afterwards:
+                logic = before.logic
+                if isinstance(logic, SuccessionLogic) and unit.logic.can_take_over(logic):
+                    unit.logic.take_over(logic)
 
     def _feeding(self, operator: PlanOperator, side: int) -> tuple[Input, ...]:
         """All inputs that rows for a side of an operator pass through."""

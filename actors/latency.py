@@ -27,6 +27,7 @@ class LatencySummary:
     p50_s: float = 0.0
     p99_s: float = 0.0
     max_s: float = 0.0
+    p999_s: float = 0.0
 
 
 class LatencyHistogram:
@@ -45,7 +46,7 @@ class LatencyHistogram:
         total = int(self._counts.sum())
         if not total:
             return LatencySummary()
-        return LatencySummary(total, self._quantile(0.5), self._quantile(0.99), self._max_s)
+        return LatencySummary(total, self._quantile(0.5), self._quantile(0.99), self._max_s, self._quantile(0.999))
 
     @property
     def counts(self) -> npt.NDArray[np.int64]:

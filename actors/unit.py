@@ -79,6 +79,11 @@ class ProcessingUnit:
         return self.logic.counters
 
     @property
+    def decides_afterwards(self) -> bool:
+        """Whether not all that its matching rule finds are matches."""
+        return self._having is not None
+
+    @property
     def output_watermark_us(self) -> int:
         return self.logic.output_watermark_us
 

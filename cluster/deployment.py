@@ -17,7 +17,7 @@ from actors.group import Limits
 from actors.ray_unit import UNIT_CLASSES, Sink, SinkSetup, SinkStatus, StateStore, UnitSetup, UnitStatus
 from actors.sinks.outlet import OutletSpec
 from cluster.options import RayOptions
-from cluster.placement import Places
+from cluster.placement import Places, alive_nodes
 from costmodel.capacity import Capacity
 from decopa.errors import DecoPaError, DeployError
 from decopa.planning.roles import Rule
@@ -304,6 +304,12 @@ class Deployment:
     def node_ids(self) -> frozenset[str]:
         """The nodes that actors of this run are on."""
         return frozenset(self._ask(self.actors, "node_id"))
+
+    def homes(self) -> dict[str, str]:
+        """The addresses of the nodes that actors of this run are on, by their names."""
+        addresses = {node["NodeID"]: node["NodeManagerAddress"] for node in alive_nodes()}
+        found = zip(self.actors, self._ask(self.actors, "node_id"), strict=True)
+        return {name: addresses[node] for name, node in found if node in addresses}
 
     def _ask(self, actors: Mapping[str, Any], method: str) -> list[Any]:
         """What each actor answers; one that is gone is told as such."""

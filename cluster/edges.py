@@ -6,6 +6,7 @@ Pure: rates come from the model (`decopa.runs.prediction`), nodes come as number
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from decopa.errors import DeployError
 from decopa.query.binding import BoundQuery
@@ -51,12 +52,29 @@ def bytes_by_node(flows: Flows, homes: Mapping[str, str]) -> dict[str, float]:
     return sent
 
 
+@dataclass(frozen=True)
+class Work:
+    """What processes have to do and how fast nodes do it: `loads` are seconds on a node of speed 1, by process;
+    `speeds` are by node. What is not named has no load, or speed 1."""
+
+    loads: Mapping[str, float] = field(default_factory=dict)
+    speeds: Mapping[str, float] = field(default_factory=dict)
+
+    def seconds(self, process: str, node: str) -> float:
+        return self.loads.get(process, 0.0) / self.speeds.get(node, 1.0)
+
+
 def place_by_edges(
-    processes: Sequence[str], flows: Flows, room: Mapping[str, int], pinned: Mapping[str, str]
+    processes: Sequence[str],
+    flows: Flows,
+    room: Mapping[str, int],
+    pinned: Mapping[str, str],
+    work: Work | None = None,
 ) -> dict[str, str]:
     """A node for each process, so that few bytes leave their node; `room` is how many processes a node takes.
 
-    The processes that exchange most come first, each goes where most of its partners are; then single moves and
+    No process gets a node that is too slow for it: the slowest one takes as little time as it can (`work`). Within
+    that, the processes that exchange most come first, each goes where most of its partners are; then single moves and
     exchanges of two are tried as long as one helps. The same input gives the same places.
     """
     free = dict(room)
@@ -70,16 +88,33 @@ def place_by_edges(
         if source in ties and target in ties:
             ties[source][target] = ties[source].get(target, 0.0) + size
             ties[target][source] = ties[target].get(source, 0.0) + size
+    loose = [name for name in processes if name not in pinned]
+    fast_enough = _fast_enough(loose, free, work or Work())
     homes = dict(pinned)
-    for name in sorted(ties, key=lambda one: (-sum(ties[one].values()), one)):
-        if name not in homes:
-            pull = _pull(ties[name], homes)
-            node = max((one for one in free if free[one] > 0), key=lambda one: (pull.get(one, 0.0), free[one], one))
-            homes[name] = node
-            free[node] -= 1
-    while _improve(homes, ties, free, frozenset(pinned)):
+    # Who may live on the fewest nodes chooses first: the nodes of each process contain those of every heavier one, so
+    # that a place is left for all.
+    for name in sorted(loose, key=lambda one: (len(fast_enough[one]), -sum(ties[one].values()), one)):
+        pull = _pull(ties[name], homes)
+        nodes = [one for one in free if free[one] > 0 and one in fast_enough[name]]
+        node = max(nodes, key=lambda one: (pull.get(one, 0.0), free[one], one))
+        homes[name] = node
+        free[node] -= 1
+    while _improve(homes, ties, free, fast_enough):
         pass
     return homes
+
+
+def _fast_enough(processes: Sequence[str], free: Mapping[str, int], work: Work) -> dict[str, frozenset[str]]:
+    """The nodes on which each process takes no longer than the slowest process has to: with the heaviest process on
+    the fastest place, the next one on the next, the time of the slowest is the least that there is."""
+    places = sorted(
+        (node for node, count in free.items() for _ in range(count)), key=lambda one: -work.speeds.get(one, 1.0)
+    )
+    heaviest_first = sorted(processes, key=lambda one: -work.loads.get(one, 0.0))
+    least_s = max((work.seconds(name, node) for name, node in zip(heaviest_first, places, strict=False)), default=0.0)
+    return {
+        name: frozenset(node for node in free if work.seconds(name, node) <= least_s * (1 + 1e-9)) for name in processes
+    }
 
 
 def _pull(partners: Mapping[str, float], homes: Mapping[str, str]) -> dict[str, float]:
@@ -92,20 +127,23 @@ def _pull(partners: Mapping[str, float], homes: Mapping[str, str]) -> dict[str, 
 
 
 def _improve(
-    homes: dict[str, str], ties: Mapping[str, Mapping[str, float]], free: dict[str, int], fixed: frozenset[str]
+    homes: dict[str, str],
+    ties: Mapping[str, Mapping[str, float]],
+    free: dict[str, int],
+    nodes_of: Mapping[str, frozenset[str]],
 ) -> bool:
     """Makes the first move, or exchange of two, that saves bytes; says whether there was one."""
-    loose = [name for name in ties if name not in fixed]
+    loose = list(nodes_of)
     for name in loose:
         pull, here = _pull(ties[name], homes), homes[name]
-        for node in (one for one in free if free[one] > 0 and one != here):
+        for node in (one for one in free if free[one] > 0 and one != here and one in nodes_of[name]):
             if pull.get(node, 0.0) > pull.get(here, 0.0) * (1 + 1e-9):
                 homes[name] = node
                 free[node], free[here] = free[node] - 1, free[here] + 1
                 return True
         for other in _later(loose, name):
             there = homes[other]
-            if there == here:
+            if there == here or there not in nodes_of[name] or here not in nodes_of[other]:
                 continue
             theirs, both = _pull(ties[other], homes), ties[name].get(other, 0.0)
             gained = pull.get(there, 0.0) - pull.get(here, 0.0) + theirs.get(here, 0.0) - theirs.get(there, 0.0)

@@ -16,6 +16,7 @@ from decopa.choices import DEFAULT_BATCH_SIZE, DEFAULT_BATCH_SIZE_OF_MANY
 from decopa.planning.plan import Plan
 from shuffler.routing.counts import FeedCounts
 from shuffler.routing.feeder import FEW_PARTS
+from shuffler.rows.events import EventBatch
 from shuffler.source.stopping import StreamStopped
 from shuffler.source.trace import TraceSource
 
@@ -28,12 +29,58 @@ class Watching(Protocol):
 
     def look(self, reports: Sequence[Sequence[OperatorReport]]) -> None: ...
 
+    def plan_changed(self, plan: Plan, earlier: Sequence[OperatorReport]) -> None:
+        """From now on reports are those of another plan; `earlier` are those of the ones before."""
+        ...
+
+
+class Working(Protocol):
+    """A whole plan in one process, as `Pipeline` is."""
+
+    @property
+    def attributes(self) -> list[str]: ...
+
+    @property
+    def events(self) -> int: ...
+
+    @property
+    def matches(self) -> int: ...
+
+    @property
+    def sinks(self) -> list[MatchSink]: ...
+
+    @property
+    def outcomes(self) -> list[Outcome]: ...
+
+    @property
+    def counts(self) -> FeedCounts: ...
+
+    @property
+    def dropped(self) -> Mapping[str, str]: ...
+
+    def warm_up(self) -> None: ...
+
+    def feed(self, events: EventBatch) -> None: ...
+
+    def forget_strings(self) -> None: ...
+
+    def settle(self) -> None: ...
+
+    def finish(self) -> None: ...
+
+    def abandon(self) -> None: ...
+
+    def new_matches(self) -> NewMatches | None: ...
+
+    def part_reports(self) -> list[tuple[OperatorReport, ...]]: ...
+
 
 class LocalRuntime:
     """Runs every query of a plan over one pass of the source.
 
     `outlet` says what becomes of matches: a table, unless it is told otherwise. A `watch` looks at the operators while
-    the run is going, and may end it. With `interleaving` the order between senders is drawn at random.
+    the run is going, and may end it. With `interleaving` the order between senders is drawn at random. `working` is
+    what works instead of a `Pipeline` of the plan.
     """
 
     def __init__(
@@ -46,11 +93,12 @@ class LocalRuntime:
         interleaving: random.Random | None = None,
         outlet: OutletSpec = TABLE,
         watch: Watching | None = None,
+        working: Working | None = None,
     ) -> None:
         few = len(plan.parts) <= FEW_PARTS
         self._batch_size = batch_size or (DEFAULT_BATCH_SIZE if few else DEFAULT_BATCH_SIZE_OF_MANY)
-        self._source = source
-        self._pipeline = Pipeline(
+        self._source, self._watch = source, watch
+        self._pipeline: Working = working or Pipeline(
             plan,
             source.format,
             source.strings,
@@ -59,7 +107,6 @@ class LocalRuntime:
             outlet=outlet,
             on_progress=self._look,
         )
-        self._watch = watch
         #: Whether a live run was stopped before its stream ended.
         self.stopped = False
 
@@ -70,7 +117,7 @@ class LocalRuntime:
     def run(self, progress: Callable[[int, int], None] | None = None) -> None:
         """Reads the source to its end; `progress(events, matches)` is called after every batch."""
         try:
-            for _ in self._batches():
+            for _ in self._batches(gather=True):
                 self._pipeline.settle()
                 if progress is not None:
                     progress(self.events, self.matches)
@@ -92,7 +139,7 @@ class LocalRuntime:
         certain. A source that was asked to stop has not ended: what is still open stays so."""
         self.warm_up()
         try:
-            for _ in self._batches():
+            for _ in self._batches(gather=False):
                 yield from self._taken()
                 if self.stopped:
                     return
@@ -102,17 +149,21 @@ class LocalRuntime:
         self._pipeline.finish()
         yield from self._taken()
 
-    def _batches(self) -> Iterator[None]:
+    def _batches(self, *, gather: bool) -> Iterator[None]:
         """Works on the source, batch by batch."""
-        for events in self._source.batches(self._pipeline.attributes, self._batch_size):
+        for events in self._source.batches(self._pipeline.attributes, self._batch_size, gather=gather):
             self._pipeline.feed(events)
-            # Twice the window is the latest that a match can still be on its way, held back by a NOT at its end.
-            self._source.strings.forget_before(int(events.ts[-1]) - 3 * self._pipeline.window_us)
+            self._pipeline.forget_strings()
+            self._worked_on(events)
             yield
 
+    def _worked_on(self, events: EventBatch) -> None:
+        """Called after every batch."""
+
     def _taken(self) -> Iterator[NewMatches]:
-        if any(sink.rows for sink in self.sinks):
-            yield NewMatches(self._pipeline.take(), self._pipeline.finals_us)
+        found = self._pipeline.new_matches()
+        if found is not None:
+            yield found
 
     @property
     def dropped(self) -> Mapping[str, str]:
@@ -147,4 +198,4 @@ class LocalRuntime:
         return sum(report.state_bytes for report in self.reports())
 
     def reports(self) -> tuple[OperatorReport, ...]:
-        return self._pipeline.reports()
+        return tuple(report for reports in self._pipeline.part_reports() for report in reports)

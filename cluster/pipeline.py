@@ -8,7 +8,7 @@ message nearest to the root is delivered first, which keeps queues short and bat
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from actors.reports import OperatorReport, UnitReport, operator_report, unit_rep
 from actors.sinks.outlet import MatchTaker, Outcome, OutletSpec, outcome_of, taker_of
 from actors.sinks.parts import PartSink
 from actors.sinks.sink import MatchSink, check_limit
+from cluster.live import NewMatches
 from decopa.errors import LimitError
 from decopa.planning.plan import Plan
 from decopa.planning.validate import check_structure
@@ -65,7 +66,7 @@ class Pipeline:
         on_progress: Callable[[], None] = lambda: None,
     ) -> None:
         check_structure(plan)
-        self.plan, self._limits = plan, limits or Limits()
+        self.plan, self._limits, self._strings = plan, limits or Limits(), strings
         topology = Topology(plan)
         bounds = [bind(part.query, form.schema) for part in plan.parts]
         #: The attributes that events must have.
@@ -101,7 +102,7 @@ class Pipeline:
         }
         #: Parts that have found matches or heard of a watermark since their matches were last put in their place.
         self._touched: set[int] = set()
-        self.events = 0
+        self.events, self._last_us = 0, NOTHING_YET
 
     def _drop(self, part: int, err: LimitError) -> None:
         """The queries that take part in what exceeded a limit have no result."""
@@ -118,6 +119,12 @@ class Pipeline:
         """Works on a batch to its end; the watermark is then the time of its last event."""
         self._deliver(self._feeder.feed(events))
         self.events += len(events)
+        self._last_us = int(events.ts[-1])
+
+    def forget_strings(self, reach_us: int = 0) -> None:
+        """Forgets strings of events that no match to come can have, except those of the last `reach_us`."""
+        # Twice the window is the latest that a match can still be on its way, held back by a NOT at its end.
+        self._strings.forget_before(self._last_us - reach_us - 3 * self.window_us)
 
     def advance(self, watermark_us: int) -> None:
         """Promises every part that no event before the watermark follows, and works on what that decides."""
@@ -182,9 +189,27 @@ class Pipeline:
         for part, marks in self._watermarks.items():
             marks.update(mine[part].watermarks)
 
+    def hand_over_to(self, other: Pipeline, keys: Collection[str]) -> None:
+        """The other pipeline goes on with what takes the matches of these parts; what it has found itself is dropped.
+
+        Both plan the same queries, so a match has the same columns in both, and takers keep their order and counts.
+        """
+        for key in keys:
+            other._takers[other.plan.place_of[key]] = self._takers[self.plan.place_of[key]]
+            other._touched.add(other.plan.place_of[key])
+
     def take(self) -> tuple[pa.Table, ...]:
         """The matches that came since the last call, a table for each OR-free query, where rows are wanted."""
         return tuple(sink.take() for sink in self.sinks)
+
+    def new_matches(self) -> NewMatches | None:
+        """The matches that came since the last call, if there are any, and how far each query is."""
+        return NewMatches(self.take(), self.finals_us) if any(sink.rows for sink in self.sinks) else None
+
+    def take_of(self, keys: Collection[str]) -> dict[str, pa.Table]:
+        """As `take`, of these parts only, by their keys."""
+        takers = {key: self._takers[self.plan.place_of[key]] for key in keys}
+        return {key: taker.take() for key, taker in takers.items() if isinstance(taker, MatchSink)}
 
     @property
     def finals_us(self) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,8 +15,11 @@ from ray.util.placement_group import (
 )
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
-from cluster.edges import place_by_edges
+from cluster.autoscaler import launch_failures, most_cpus
+from cluster.draining import draining_nodes
+from cluster.edges import Work, place_by_edges
 from cluster.options import Placement
+from cluster.refusals import REMEDY
 from decopa.choices import EDGES
 from decopa.errors import DeployError
 from shuffler.routing.topology import Topology
@@ -24,6 +28,9 @@ from shuffler.routing.topology import Topology
 PATIENCE_S = 60.0
 #: How long to wait for nodes that an autoscaler has to start: clouds take minutes.
 NODE_PATIENCE_S = 600.0
+_LOOK_EVERY_S = 0.5
+#: How often to ask, while waiting, whether the cloud has refused a node.
+_ASK_EVERY_S = 5.0
 
 
 class NoRoom(DeployError):
@@ -40,25 +47,38 @@ class Places:
 
     def __init__(self, topology: Topology, placement: Placement, wait_for_nodes_s: float | None = None) -> None:
         self._names = [*topology.shuffler_names, *(unit.name for unit in topology.units)]
+        patience_s = patience(
+            len(topology.units), topology.shufflers, current_cpus(), most_cpus(), wait_for_nodes_s=wait_for_nodes_s
+        )
+        deadline = time.monotonic() + patience_s
         #: Nodes that processes must be on, sinks among them, by name; others go where Ray puts them.
-        self.homes = planned_homes(topology, placement)
+        self.homes = _homes_by(deadline, topology, placement)
         bundles = [
             {"CPU": 1.0} | ({f"node:{self.homes[name]}": 0.001} if name in self.homes else {}) for name in self._names
         ]
         strategy = "PACK" if placement.strategy == EDGES else placement.strategy
-        patience_s = patience(
-            len(topology.units), topology.shufflers, current_cpus(), most_cpus(), wait_for_nodes_s=wait_for_nodes_s
-        )
         self._group: PlacementGroup = placement_group(bundles, strategy=strategy)
-        if not self._group.wait(patience_s):
+        try:
+            self._await(deadline, f"{len(topology.units)} units and {topology.shufflers} shufflers", placement.strategy)
+        except NoRoom:
             self.release()
-            failures = launch_failures()
-            raise NoRoom(
-                f"the cluster has no room for the plan: {len(bundles)} CPUs ({len(topology.units)} units and "
-                f"{topology.shufflers} shufflers, placed {placement.strategy}) did not become free within "
-                f"{patience_s:.0f} s; use fewer --units, another --placement, or wait for other jobs to end"
-                + (f". Nodes could not be started: {failures}" if failures else "")
-            )
+            raise
+
+    def _await(self, deadline: float, what: str, strategy: str) -> None:
+        """Returns when all places are there; NoRoom at the deadline, or as soon as a cloud says that it has no more."""
+        began_s, began = time.time(), time.monotonic()
+        while not self._group.wait(max(1.0, min(_ASK_EVERY_S, deadline - time.monotonic()))):
+            failures = launch_failures(began_s)
+            shown = "; ".join(map(str, failures))
+            if any(failure.final for failure in failures):
+                raise NoRoom(f"the cloud does not start the nodes that the plan needs: {shown}; {REMEDY} (--units)")
+            if time.monotonic() >= deadline:
+                raise NoRoom(
+                    f"the cluster has no room for the plan: {len(self._names)} CPUs ({what}, placed {strategy}) did "
+                    f"not become free within {time.monotonic() - began:.0f} s; use fewer --units, another "
+                    "--placement, or wait for other jobs to end"
+                    + (f". Nodes could not be started: {shown}" if failures else "")
+                )
 
     def options(self, name: str) -> dict[str, Any]:
         place = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=self._names.index(name))
@@ -82,40 +102,65 @@ class Places:
         remove_placement_group(self._group)
 
 
+def _homes_by(deadline: float, topology: Topology, placement: Placement) -> dict[str, str]:
+    """The nodes that processes are bound to, as soon as there is room for all of them."""
+    while True:
+        try:
+            return planned_homes(topology, placement)
+        except NoRoom:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_LOOK_EVERY_S)
+
+
 def planned_homes(topology: Topology, placement: Placement) -> dict[str, str]:
     """The nodes, by address, that processes are bound to: those that are pinned; with EDGES all of them."""
     names = [*topology.shuffler_names, *(unit.name for unit in topology.units)]
     operators = {unit.name: unit.operator for unit in topology.units}
     operators |= dict(zip(topology.shuffler_names, topology.shuffler_keys, strict=True))
     pins = dict(placement.pins or {})
-    _check_pins(pins, {*names, *operators.values()})
-    bound = {name: pins.get(name, pins.get(operators.get(name, ""), "")) for name in names}
+    everyone = [*names, *topology.sink_names]
+    _check_pins(pins, {*everyone, *operators.values()})
+    bound = {name: pins.get(name, pins.get(operators.get(name, ""), "")) for name in everyone}
     pinned = {name: node for name, node in bound.items() if node}
     if placement.strategy != EDGES:
         return pinned
     if placement.flows is None:
         raise DeployError("placement EDGES goes by rates; give statistics (--stats, or a trace that can be measured)")
     # Matches go to this process in the end, so their sinks live on its node, where they take no place.
-    own = ray.get_runtime_context().get_node_id()
-    here = next(node["NodeManagerAddress"] for node in alive_nodes() if node["NodeID"] == own)
-    sinks = dict.fromkeys(topology.sink_names, here)
+    here = own_address()
+    sinks = {name: pinned.get(name, here) for name in topology.sink_names}
     room = free_cpus()
-    room[here] = room.get(here, 0) + len(sinks)
+    for node in sinks.values():
+        room[node] = room.get(node, 0) + 1
     try:
-        return place_by_edges([*names, *sinks], placement.flows, room, pinned | sinks)
+        work = Work(placement.loads or {}, placement.speeds or {})
+        return place_by_edges([*names, *sinks], placement.flows, room, pinned | sinks, work)
     except DeployError as err:
         raise NoRoom(str(err)) from err
 
 
 def free_cpus() -> dict[str, int]:
-    """CPUs of each node that nobody has reserved, by address. Ray has no public call for this."""
-    addresses = {node["NodeID"]: node["NodeManagerAddress"] for node in alive_nodes()}
+    """CPUs that nobody has reserved, by the address of a node that stays. Ray has no public call for this."""
+    addresses = {node["NodeID"]: node["NodeManagerAddress"] for node in staying_nodes()}
     available = ray._private.state.available_resources_per_node()  # type: ignore[no-untyped-call]
     return {addresses[node]: int(free.get("CPU", 0)) for node, free in available.items() if node in addresses}
 
 
 def alive_nodes() -> list[dict[str, Any]]:
     return [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
+
+
+def staying_nodes() -> list[dict[str, Any]]:
+    """The nodes that take new work: those that are not about to leave."""
+    leaving = draining_nodes()
+    return [node for node in alive_nodes() if node["NodeID"] not in leaving]
+
+
+def own_address() -> str:
+    """The address of the node that this process is on."""
+    own = ray.get_runtime_context().get_node_id()
+    return next(str(node["NodeManagerAddress"]) for node in alive_nodes() if node["NodeID"] == own)
 
 
 def patience(units: int, shufflers: int, cpus: int, most: int | None, *, wait_for_nodes_s: float | None) -> float:
@@ -140,28 +185,7 @@ def patience(units: int, shufflers: int, cpus: int, most: int | None, *, wait_fo
 
 
 def current_cpus() -> int:
-    return int(ray.cluster_resources().get("CPU", 0))  # type: ignore[no-untyped-call]
-
-
-def most_cpus() -> int | None:
-    """The CPUs that an autoscaler may let the cluster grow to; None if it has none, or one that cannot tell.
-
-    Ray has no public call for this; Ray Data uses the same one.
-    """
-    most = ray._private.state.state.get_max_resources_from_cluster_config()
-    return None if most is None else int(most.get("CPU", 0)) or None
-
-
-def launch_failures() -> str:
-    """Why the autoscaler could not start nodes lately, as the cloud told it; empty if it could."""
-    from ray.autoscaler.v2.sdk import get_cluster_status
-
-    try:
-        status = get_cluster_status(ray.get_runtime_context().gcs_address)
-    except Exception:  # an older autoscaler, or none: there is nothing to tell then
-        return ""
-    failed = {" ".join(str(one.details).split())[:300] for one in status.failed_launches}
-    return "; ".join(sorted(failed))
+    return int(sum(node["Resources"].get("CPU", 0) for node in staying_nodes()))
 
 
 def _check_pins(pins: Mapping[str, str], known: set[str]) -> None:

@@ -26,7 +26,8 @@ from shuffler.routing.topology import Topology
 
 @dataclass(frozen=True)
 class RayRun:
-    """What a run found and what it took; `matches` has a table, figures or files for each part of the plan."""
+    """What a run found and what it took; `matches` has a table, figures or files for each part of the plan. `began_at`
+    is what this process's clock said when the first event went in."""
 
     matches: tuple[Outcome, ...]
     events: int
@@ -35,6 +36,7 @@ class RayRun:
     processes: tuple[UnitStatus, ...]
     shufflers: tuple[ShufflerStatus, ...]
     latency: LatencySummary
+    began_at: float = 0.0
 
 
 class RayRuntime:
@@ -74,7 +76,7 @@ class RayRuntime:
             if recorder is not None:
                 recorder.look(deployment, session.events, last=True)
             report = run_report(deployment, session, time.perf_counter() - started)
-            return replace(report, matches=session.outcomes())
+            return replace(report, matches=session.outcomes(), began_at=started)
 
 
 def _look(deployment: Deployment, watch: Watching) -> None:

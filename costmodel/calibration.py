@@ -8,6 +8,7 @@ The three costs are fitted by least squares on relative errors, none of them neg
 from __future__ import annotations
 
 import itertools
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -15,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.capacity import Capacity
+from costmodel.capacity import FORMAT, VERSION, Capacity
+from decopa.documents import as_document, read_document
 from decopa.errors import StatisticsError
 
 #: A cost that does not show is not said to be zero: so many per second are taken for no limit.
@@ -152,6 +154,25 @@ class Calibration:
 
 def mean_model(models: Sequence[BusyModel]) -> BusyModel:
     return BusyModel(*(statistics.fmean(_cost(model, name) for model in models) for name in _COSTS))
+
+
+def node_speeds(text: str, name: str = "capacity.json") -> dict[str, float]:
+    """How fast each node compares, by its address, as a share of the mean that planning goes by; empty if a capacity
+    was not measured on nodes. `name` is how messages call the file."""
+    document = read_document(
+        text, format=FORMAT, version=VERSION, name=name, error=StatisticsError, remedy="run `decopa calibrate`"
+    )
+    if "measured" not in document:
+        return {}
+    measured = as_document(document.value("measured", dict), f"{name}: measured", StatisticsError)
+    mean = document.number("max_comparisons") / (document.number("window_us") / 1e6 if "window_us" in document else 1.0)
+    speeds: dict[str, float] = {}
+    for node in measured.objects("nodes", optional=True):
+        address = node.value("node", str).partition(" ")[0]
+        speeds[address] = min(node.number("kappa") / mean, speeds.get(address, math.inf))
+    if not all(math.isfinite(speed) and speed > 0 for speed in speeds.values()):
+        raise StatisticsError(f"{name}: the speed of a node must be a positive number; run `decopa calibrate`")
+    return speeds
 
 
 def _node_document(node: NodeCalibration) -> Mapping[str, Any]:

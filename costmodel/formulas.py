@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from costmodel.completion import ChainRate, RunRate
 from costmodel.kleene import KleenePairs, log_empty_group, log_groups, mean_size
@@ -47,6 +48,9 @@ class KleeneGroup:
     log_correction: float = 0.0
 
     def log_at(self, log_scaling: float = 0.0) -> float:
+        return _log_groups_at(self, log_scaling)
+
+    def _log_at(self, log_scaling: float) -> float:
         log_events = self.log_events + log_scaling
         if log_events <= 0:  # at most one event per window, which may be too rare for a float
             groups = clamped(log_events + self.log_member)
@@ -87,6 +91,12 @@ class KleeneGroup:
             return 0.0
         counted = log_time_factor(self.pattern, TimeOrder.COUNTED, {self.alias: size})
         return counted - log_time_factor(self.pattern, TimeOrder.COUNTED)
+
+
+@lru_cache(maxsize=50_000)
+def _log_groups_at(group: KleeneGroup, log_scaling: float) -> float:
+    """Remembered, because planners price the same groups thousands of times, and orders take long to count."""
+    return group._log_at(log_scaling)
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,10 @@ class QueryRates:
                 value = statistics.meeting(one, other, ordered=ordered)
                 self._log_meetings[pair_of(one.alias, other.alias)] = log_of(value)
         self._formulas: dict[tuple[frozenset[str], frozenset[str]], RateFormula] = {}
+        #: Planners ask for the same sub-queries thousands of times.
+        self._patterns: dict[tuple[frozenset[str], frozenset[str], bool], Pattern] = {}
+        self._known_meetings: dict[frozenset[str], float] = {}
+        self._log_factors: dict[tuple[frozenset[str], frozenset[str], TimeOrder], float] = {}
 
     def formula(self, aliases: Collection[str], closed: Collection[str] | None = None) -> RateFormula:
         """The rate of the sub-query on a set of positions.
@@ -102,15 +106,15 @@ class QueryRates:
         formed = frozenset(self.query.kleene_aliases if closed is None else closed)
         both = frozenset(left) | frozenset(right)
         whole = self._pattern(both, formed)
-        log_rest = log_time_factor(whole, TimeOrder.COUNTED)
+        log_rest = self._log_factor(both, formed, TimeOrder.COUNTED)
         log_rest += self._log_meeting(self._plain(both, formed))
         positions = 0
         groups: dict[str, KleeneGroup] = {}
         for sign, aliases in ((1, frozenset(left)), (1, frozenset(right)), (-1, frozenset(left) & frozenset(right))):
             if aliases:
-                formula, pattern = self.formula(aliases, formed), self._pattern(aliases, formed)
-                log_rest += sign * (formula.log_rest - log_time_factor(pattern, self.model.time_order))
-                log_rest -= sign * self._log_meeting(positive_aliases(pattern)[0])
+                formula = self.formula(aliases, formed)
+                log_rest += sign * (formula.log_rest - self._log_factor(aliases, formed, self.model.time_order))
+                log_rest -= sign * self._log_meeting(self._plain(aliases, formed))
                 positions += sign * formula.positions
                 for group in formula.groups:
                     if isinstance(group, KleeneGroup):
@@ -232,13 +236,26 @@ class QueryRates:
     def log_met(self, aliases: Collection[str]) -> float:
         """The logarithm of the combinations of single events of these positions that meet per window: in the window,
         in order, whatever conditions say; divided by the product of the rates."""
-        pattern = self._pattern(frozenset(aliases), frozenset())
-        return log_time_factor(pattern, TimeOrder.COUNTED) + self._log_meeting(positive_aliases(pattern)[0])
+        chosen = frozenset(aliases)
+        log_factor = self._log_factor(chosen, frozenset(), TimeOrder.COUNTED)
+        return log_factor + self._log_meeting(self._plain(chosen, frozenset()))
 
     def _plain(self, aliases: frozenset[str], closed: frozenset[str]) -> list[str]:
         return positive_aliases(self._pattern(aliases, closed))[0]
 
+    def _log_factor(self, aliases: frozenset[str], closed: frozenset[str], order: TimeOrder) -> float:
+        key = aliases, closed, order
+        if key not in self._log_factors:
+            self._log_factors[key] = log_time_factor(self._pattern(aliases, closed), order)
+        return self._log_factors[key]
+
     def _log_meeting(self, plain: Collection[str]) -> float:
+        chosen = frozenset(plain)
+        if chosen not in self._known_meetings:
+            self._known_meetings[chosen] = self._met_of(chosen)
+        return self._known_meetings[chosen]
+
+    def _met_of(self, plain: frozenset[str]) -> float:
         """The logarithm of how many times as often these positions' events meet as at even rates.
 
         Pairs were counted. Of a burst that all of them share each pair knows, so the product over all pairs would count
@@ -293,6 +310,12 @@ class QueryRates:
         """The pattern of a sub-query: the query's own for all positions, which may have an AND directly inside an AND,
         else a projection; `positive` asks for the way in which statistics name it.
         """
+        key = aliases, closed, positive
+        if key not in self._patterns:
+            self._patterns[key] = self._made_pattern(*key)
+        return self._patterns[key]
+
+    def _made_pattern(self, aliases: frozenset[str], closed: frozenset[str], positive: bool) -> Pattern:
         every = len(aliases) == len(self.query.aliases) and not positive
         pattern = self.query.pattern if every else project(self.query.pattern, aliases)
         if pattern is None:

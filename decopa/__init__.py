@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from actors.columnar.memory import Spill
     from actors.group import Limits
+    from cluster.change.switches import PlanSwitch
     from cluster.options import Checkpoints, Placement, RayOptions
     from costmodel.capacity import Capacity
     from costmodel.statistics import Statistics
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
         TraceError,
     )
     from decopa.language.text.parser import parse, parse_workload
+    from decopa.planning.change.options import Adapt
     from decopa.planning.plan import Plan
     from decopa.query.query import Query
     from decopa.query.rewrite.timeouts import timed_out
@@ -61,6 +63,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "actors.columnar.memory": ("Spill",),
     "actors.group": ("Limits",),
+    "cluster.change.switches": ("PlanSwitch",),
     "cluster.options": (
         "Checkpoints",
         "Placement",
@@ -103,6 +106,7 @@ _HOMES = {
         "parse",
         "parse_workload",
     ),
+    "decopa.planning.change.options": ("Adapt",),
     "decopa.planning.plan": ("Plan",),
     "decopa.query.query": ("Query",),
     "decopa.query.rewrite.timeouts": ("timed_out",),
@@ -126,6 +130,7 @@ _HOMES = {
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
+    "Adapt",
     "BadRows",
     "Capacity",
     "CheckpointError",
@@ -146,6 +151,7 @@ __all__ = [
     "Placement",
     "Plan",
     "PlanError",
+    "PlanSwitch",
     "Planning",
     "Query",
     "QueryError",

@@ -22,6 +22,7 @@ from decopa.choices import (
 )
 from decopa.errors import OutputError
 from decopa.language.front import read_queries
+from decopa.planning.change.options import Adapt
 from decopa.planning.plan import Plan
 from decopa.query.query import Query
 from decopa.runs.execute import run_spec
@@ -63,6 +64,7 @@ def run(
     order: str | None = None,
     count: bool = False,
     out: str | Path | Output | None = None,
+    adapt: Adapt | None = None,
 ) -> pa.Table | MatchFolder:
     """Every match of the query in the events, one row each, in canonical order; or the figures of its RETURN.
 
@@ -79,12 +81,14 @@ def run(
     result is one row with their number, and they are not made. With `out` the processes that find matches write them to
     Parquet files in that folder, which must be new or empty, and the result is a `MatchFolder`.
 
+    With `adapt` the plan follows the stream: `run_detailed` tells of each change in `RunResult.switches`.
+
     >>> table = pa.table({"id": [1, 2], "ts": [0, 5], "type": ["A", "B"]})
     >>> run("PATTERN SEQ(A a, B b) WITHIN 10 us", table).select(["a", "b"]).to_pylist()
     [{'a': 1, 'b': 2}]
     """
     spec = _spec(units, strategy, runtime, planning, trace, limits, ray)
-    spec = replace(spec, order=order, count=count, output=_folder(out))
+    spec = replace(spec, order=order, count=count, output=_folder(out), adapt=adapt)
     result = run_spec(spec, as_workload(query), events)
     result.warn()
     return result.matches if result.folder is None else result.folder
@@ -104,11 +108,12 @@ def run_detailed(
     order: str | None = None,
     count: bool = False,
     out: str | Path | Output | None = None,
+    adapt: Adapt | None = None,
     watch: Watch | None = None,
 ) -> RunResult:
     """As `run`, with the plan, its statistics and what every operator did; `watch` follows the run while it goes."""
     spec = _spec(units, strategy, runtime, planning, trace, limits, ray)
-    spec = replace(spec, order=order, count=count, output=_folder(out))
+    spec = replace(spec, order=order, count=count, output=_folder(out), adapt=adapt)
     result = run_spec(spec, as_workload(query), events, watch=watch)
     result.warn()
     return result
@@ -216,13 +221,14 @@ def watch(
     trace: TraceOptions = _NO_TRACE,
     limits: Limits = _NO_LIMITS,
     ray: RayOptions = _NO_RAY,
+    adapt: Adapt | None = None,
 ) -> LiveRun:
     """The matches of a query in a live stream, as they happen: iterate over it, or give `for_each` a callback.
 
     `events` is an iterable of record batches, or an open file or pipe of JSON lines such as `sys.stdin`; what its
     columns hold is seen in the first lines, or said in `trace.kinds` ({"x": "float"}). `limits.max_matches` bounds what
     is found but not handed out yet. A stream cannot be measured before it runs, so strategies other than left-deep need
-    statistics or a plan.
+    statistics or a plan; with `adapt` it is measured and planned while it goes on.
 
     >>> batches = pa.table({"id": [1, 2], "ts": [0, 5], "type": ["A", "B"]}).to_batches()
     >>> [table.num_rows for table in watch("PATTERN SEQ(A a, B b) WITHIN 10 us", iter(batches))]
@@ -230,7 +236,8 @@ def watch(
     """
     from decopa.runs.streams.live import live_run
 
-    return live_run(_spec(units, strategy, runtime, planning, trace, limits, ray), as_workload(query), events)
+    spec = replace(_spec(units, strategy, runtime, planning, trace, limits, ray), adapt=adapt)
+    return live_run(spec, as_workload(query), events)
 
 
 def open_run(

@@ -32,6 +32,13 @@ EDGES = "EDGES"
 #: Where units go: Ray's strategies for placement groups, and our own.
 PLACEMENTS = ("SPREAD", "PACK", "STRICT_SPREAD", "STRICT_PACK", EDGES)
 
+#: What a rule that is added sees of the stream: its window, or new events only.
+RULE_SIGHTS = ("window", "new")
+#: `--adapt`: another plan must sustain this many times as much; looks this often (s); keeps this many bytes of events.
+DEFAULT_ADAPT_GAIN = 1.25
+DEFAULT_ADAPT_EVERY_S = 1.0
+DEFAULT_HISTORY_BYTES = 1 << 30
+
 
 class Reading(Enum):
     """What a scaling factor multiplies: the costs of operators, or the rates of events."""

@@ -50,25 +50,13 @@ def disorder(<keys>):
 
 
 @jit
-def by_first(K0, order, spare):
-    """Sorts `order`, which counts the rows, by the first key; rows of equal keys stay as they are."""
-    count = np.uint64(K0.shape[0])
-    least = K0.min()
-    widest = np.uint64(K0.max() - least)
-    number_bits = np.uint64(0)
-    while (count >> number_bits) > np.uint64(0):
-        number_bits += np.uint64(1)
-    if (widest >> (np.uint64(63) - number_bits)) > np.uint64(0):  # no room for key and row number in one integer
-        order[:] = np.argsort(K0, kind="mergesort")
-        return
-    packed = order.view(np.uint64)
-    other = spare.view(np.uint64)
-    for row in range(count):
-        packed[row] = (np.uint64(K0[row] - least) << number_bits) | row
-    shift = number_bits
-    moves = 0
+def by_digits(packed, other, low_bits, widest):
+    """The integers of `packed` in order of what is above their low bits, at most `widest`; ties stay as they are. They
+    are returned in one of the two arrays."""
+    shift = low_bits
     places = np.empty(2049, np.int64)
-    while (widest >> (shift - number_bits)) > np.uint64(0):
+    count = np.uint64(packed.shape[0])
+    while (widest >> (shift - low_bits)) > np.uint64(0):
         places[:] = 0
         for n in range(count):
             places[((packed[n] >> shift) & np.uint64(2047)) + np.uint64(1)] += 1
@@ -79,9 +67,43 @@ def by_first(K0, order, spare):
             other[np.uint64(places[digit])] = packed[n]
             places[digit] += 1
         packed, other = other, packed
-        moves += 1
         shift += np.uint64(11)
+    return packed
+
+
+@jit
+def by_first(K0, K1, order, spare):
+    """Sorts `order`, which counts the rows, by the first key, and by the second one if that costs little; rows of equal
+    keys stay as they are. The second key may be the first one again."""
+    count = np.uint64(K0.shape[0])
+    number_bits = np.uint64(0)
+    while (count >> number_bits) > np.uint64(0):
+        number_bits += np.uint64(1)
+    room = np.uint64(63) - number_bits
+    least, most, near, far = K0[0], K0[0], K1[0] - K0[0], K1[0] - K0[0]
+    for row in range(count):
+        least, most = min(least, K0[row]), max(most, K0[row])
+        near, far = min(near, K1[row] - K0[row]), max(far, K1[row] - K0[row])
+    widest = np.uint64(most - least)
+    if (widest >> room) > np.uint64(0):  # no room for key and row number in one integer
+        order[:] = np.argsort(K0, kind="mergesort")
+        return
     mask = (np.uint64(1) << number_bits) - np.uint64(1)
+    packed, other = order.view(np.uint64), spare.view(np.uint64)
+    # Digits of the second key first, as its distance from the first one, which is at most a window.
+    distance = np.uint64(far - near)
+    if (distance >> room) == np.uint64(0):
+        for row in range(count):
+            packed[row] = (np.uint64(K1[row] - K0[row] - near) << number_bits) | row
+        packed = by_digits(packed, other, number_bits, distance)
+        for n in range(count):
+            row = packed[n] & mask
+            packed[n] = (np.uint64(K0[row] - least) << number_bits) | row
+    else:
+        for row in range(count):
+            packed[row] = (np.uint64(K0[row] - least) << number_bits) | row
+    other = spare.view(np.uint64) if packed.ctypes.data == order.ctypes.data else order.view(np.uint64)
+    packed = by_digits(packed, other, number_bits, widest)
     for n in range(count):
         order[n] = np.int64(packed[n] & mask)
 

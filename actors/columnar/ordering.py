@@ -49,7 +49,7 @@ def canonical_order(keys: Sequence[Key]) -> Indices | None:
     order: Indices = np.arange(len(first), dtype=np.int64)
     spare = np.empty(len(first), dtype=np.int64)
     if disorder == 2:
-        compiled.by_first(arrays[0], order, spare)
+        compiled.by_first(arrays[0], _second(keys, arrays), order, spare)
     compiled.sort_ties(order, spare, *arrays)
     return order
 
@@ -68,7 +68,7 @@ def load_compiled(keys: Sequence[Key]) -> None:
     compiled, arrays = _compiled(keys), _arrays(keys)
     nothing = np.empty(0, dtype=np.int64)
     compiled.disorder(*arrays)
-    compiled.by_first(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
+    compiled.by_first(*(np.zeros(1, dtype=np.int64) for _ in range(4)))
     compiled.sort_ties(nothing, nothing, *arrays)
 
 
@@ -82,6 +82,11 @@ def _arrays(keys: Sequence[Key]) -> list[Array]:
         arrays += [key.starts, key.lengths, key.flat] if isinstance(key, Lists) else [key]
     # One kind of array for compiled code, which would be compiled anew for read-only ones or other strides.
     return [np.require(array, np.int64, ["C", "W"]) for array in arrays]
+
+
+def _second(keys: Sequence[Key], arrays: Sequence[Array]) -> Array:
+    """The second key, or the first one again where that is a list or missing."""
+    return arrays[1] if len(keys) > 1 and not isinstance(keys[1], Lists) else arrays[0]
 
 
 def _small_order(keys: Sequence[Key], rows: int) -> Indices | None:

@@ -14,9 +14,9 @@ CHUNK = 32_768
 #: Most rows per block of result columns. Matches of one block are put in order where they are; those of several have to
 #: be copied together.
 BLOCK = 1 << 22
-#: Blocks grow by this factor from a chunk on: a query that finds little reserves little, and memory that is reserved is
-#: used, which matters where it comes in large pages.
-_GROWTH = 2
+#: Blocks grow by this factor from a chunk on: a query that finds little reserves little, and one that finds more gets
+#: columns of 4 MiB next, from which on memory comes in large pages and costs fewer faults.
+_GROWTH = 16
 
 
 @dataclass

@@ -46,8 +46,8 @@ class Arrivals:
             elif not count:
                 later.append(batch)
             elif bool(before[:count].all()):  # as a rule they come in order, so that both parts are slices
-                ready.append(_sliced(batch, 0, count))
-                later.append(_sliced(batch, count, batch.length))
+                ready.append(sliced(batch, 0, count))
+                later.append(sliced(batch, count, batch.length))
             else:
                 ready.append(batch.take(np.flatnonzero(before)))
                 later.append(batch.take(np.flatnonzero(~before)))
@@ -57,7 +57,8 @@ class Arrivals:
         return joined(ready) if ready else self.empty
 
 
-def _sliced(batch: Batch, start: int, stop: int) -> Batch:
+def sliced(batch: Batch, start: int, stop: int) -> Batch:
+    """Some rows that lie together, not copied."""
     return Batch(stop - start, {name: column[start:stop] for name, column in batch.columns.items()}, batch.heaps)
 
 

@@ -195,8 +195,11 @@ class Closure:
         simple = spans <= self.window_us if self._any_subset else np.zeros(len(sizes), dtype=np.bool_)
         is_fresh = (marks[members] == fresh).astype(np.int64)
         news = np.add.reduceat(is_fresh, offsets[:-1])
-        kinds, families = np.unique(np.stack([sizes, news])[:, simple], axis=1, return_counts=True)
-        for size, new, times in zip(*kinds.tolist(), families.tolist(), strict=True):
+        # Families of the same size with as many fresh members have the same number of groups: one number for both.
+        above = int(sizes.max()) + 1
+        kinds, families = np.unique(sizes[simple] * above + news[simple], return_counts=True)
+        for kind, times in zip(kinds.tolist(), families.tolist(), strict=True):
+            size, new = divmod(kind, above)
             total += times * (2**size - 2 ** (size - new))
         self.counters.comparisons += int(sizes[simple].sum())
         if not simple.all():

@@ -152,7 +152,7 @@ def _ends_together(pairing: Pairing, output: Layout) -> bool:
     """
     if pairing.left.layout.place("max_ts") == "min_ts" or _passed_rule(pairing.flipped()) is not None:
         return False
-    return _owner("min_ts", output) not in pairing.left_aliases
+    return owner_of("min_ts", output) not in pairing.left_aliases
 
 
 def _passed_rule(pairing: Pairing) -> str | None:
@@ -178,7 +178,7 @@ def write_outputs(writer: PairWriter, output: Layout, *, gathered: bool = False)
     """
     probing = writer.probe.sub_query.positive(writer.bound.query)
     probe, store = writer.probe.layout, writer.store.layout
-    owners = {name: _owner(name, output) for name in output.columns}
+    owners = {name: owner_of(name, output) for name in output.columns}
     if gathered:
         for name, owner in owners.items():
             here = None if owner is not None and owner not in probing else probe.place(name)
@@ -196,7 +196,7 @@ def write_outputs(writer: PairWriter, output: Layout, *, gathered: bool = False)
             writer.outputs.append((Read(name), f"{fold}({writer.p(name)}, {writer.s(name)})"))
 
 
-def _owner(name: str, output: Layout) -> str | None:
+def owner_of(name: str, output: Layout) -> str | None:
     """The alias whose row holds an output column; None for a span that both rows share in."""
     if name in ("min_ts", "max_ts"):
         edge = ".first" if name == "min_ts" else ".last"

@@ -7,17 +7,19 @@ lie beyond what both have reached. Neither grows with the window.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 
 from actors.columnar import jit
 from actors.columnar.output import BLOCK, CHUNK, Counters, OutputBlocks
 from actors.columnar.pair_writer import PairWriter, Side
-from actors.operators.arrivals import Arrivals, by_end, in_time_order
+from actors.operators.arrivals import Arrivals, by_end, in_time_order, sliced
 from actors.operators.base import LogicState, OperatorSpec
 from actors.operators.join import write_outputs
 from actors.operators.pairing import Pairing, equality_columns
 from actors.operators.row_sets import CANDIDATES, WAITING
+from actors.operators.succession_chain import ChainGatherer, ChainStep
 from actors.operators.succession_source import HELPERS, needs_lists, succession_source
 from decopa.query.binding import BoundQuery, Condition
 from shuffler.routing.table import END_OF_STREAM, NOTHING_YET
@@ -35,6 +37,9 @@ class SuccessionLogic:
     A first match waits from its last event on. The first row of the second input that begins later and passes FILTER
     is its successor, with all rows of the same time; deciding conditions then say whether the two are a match. Rows
     of the second input are of no more use once they have been gone through.
+
+    A step that has taken over those before it (`take_over`) goes through the inputs of all of them at once. They then
+    hold their inputs until it asks for them.
     """
 
     def __init__(self, spec: OperatorSpec) -> None:
@@ -54,6 +59,22 @@ class SuccessionLogic:
         self._waiting = left.layout.empty()
         self._watermarks = [NOTHING_YET, NOTHING_YET]
         self._done_us = NOTHING_YET
+        self._query, self._step = query, ChainStep(left, right, output)
+        #: The steps that are gone through at once, this one last, and whoever has taken this one over.
+        self._steps: list[SuccessionLogic] = [self]
+        self._taken_over = False
+        self._gatherer: ChainGatherer | None = None
+
+    def can_take_over(self, before: SuccessionLogic) -> bool:
+        """Whether times alone say what follows, here and in the step before."""
+        return all(one._kernel.by_time_alone and not one._groups for one in (self, before))
+
+    def take_over(self, before: SuccessionLogic) -> None:
+        """Goes through the inputs of a step, whose matches come to this one only, together with its own."""
+        self._steps = [*before._steps, self]
+        for step in before._steps:
+            step._taken_over = True
+        self._gatherer = ChainGatherer(self._query, [step._step for step in self._steps], self._kernel.blocks)
 
     def on_batch(self, side: int, batch: Batch) -> Iterator[Batch]:
         (self._left if side == self._left_side else self._right).add(batch)
@@ -63,7 +84,10 @@ class SuccessionLogic:
         self._watermarks[side] = watermark_us
         if min(self._watermarks) > self._done_us:
             self._done_us = min(self._watermarks)
-            yield from self._advance(self._done_us)
+            if self._gatherer is not None and not self._taken_over:
+                yield from self._advance_chain(self._gatherer, self._done_us)
+            elif not self._taken_over:
+                yield from self._advance(self._done_us)
 
     @property
     def output_watermark_us(self) -> int:
@@ -78,6 +102,7 @@ class SuccessionLogic:
         return self._waiting.length + self._left.rows + self._right.rows
 
     def snapshot(self) -> LogicState:
+        self._catch_up()
         left = joined([self._waiting, *self._left.batches])
         return LogicState({WAITING: left, CANDIDATES: joined([self._right.empty, *self._right.batches])},
                           tuple(self._watermarks))  # fmt: skip
@@ -91,8 +116,51 @@ class SuccessionLogic:
 
     def _advance(self, complete_us: int) -> Iterator[Batch]:
         """Decides what rows that end before `complete_us` decide."""
-        arrived, candidates = self._left.take_before(complete_us), self._right.take_before(complete_us)
-        left = by_end(arrived if not self._waiting.length else joined([self._waiting, arrived]), self._left.end)
+        left = self._take_left(complete_us)
+        return self._decide(left, self._right.take_before(complete_us), complete_us)
+
+    def _advance_chain(self, gatherer: ChainGatherer, complete_us: int) -> Iterator[Batch]:
+        """As `_advance`, for all steps: first rows that have all successors become matches at once, others step by
+        step. So do all where several events of a step have the same time."""
+        first = self._steps[0]
+        left = first._take_left(complete_us)
+        events = [step._right.take_before(complete_us) for step in self._steps]
+        at_once = 0
+        if all(_rising(batch.columns["min_ts"]) for batch in events):
+            links = gatherer.complete(left, events)
+            at_once = len(links[-1])
+        rest = left if not at_once else sliced(left, at_once, left.length)
+        for step, candidates, following in zip(self._steps, events, [*self._steps[1:], None], strict=True):
+            some = rest if step is first else step._take_left(complete_us)
+            for batch in step._decide(some, candidates, complete_us):
+                if following is None:
+                    yield batch
+                else:
+                    _hand_over(step, following, batch)
+        if at_once:
+            rows = 0
+            for count, columns in gatherer.matches(left, events, links):
+                rows += count
+                yield Batch(count, columns, {})
+            self.counters.comparisons += rows
+            for (step, following), batch, link in zip(pairwise(self._steps), events, links):
+                pairs = at_once if rows == at_once else gatherer.within(left, batch, link)
+                step.counters.comparisons += pairs
+                step.counters.emitted += pairs
+                following.counters.ingested += pairs
+
+    def _catch_up(self) -> None:
+        """Steps that were taken over decide what they can: whoever goes on from a snapshot may be on its own."""
+        for step, following in pairwise(self._steps):
+            for batch in step._advance(step._done_us):
+                _hand_over(step, following, batch)
+
+    def _take_left(self, complete_us: int) -> Batch:
+        arrived = self._left.take_before(complete_us)
+        return by_end(arrived if not self._waiting.length else joined([self._waiting, arrived]), self._left.end)
+
+    def _decide(self, left: Batch, candidates: Batch, complete_us: int) -> Iterator[Batch]:
+        """The matches of left rows with their successors; left rows that have none yet wait on."""
         open_rows = np.ones(left.length, dtype=np.bool_)
         if left.length and candidates.length:
             candidates = in_time_order(candidates, self._right.end, self._kernel.chosen_end)
@@ -104,6 +172,18 @@ class SuccessionLogic:
         else:
             open_rows &= left.columns["min_ts"] >= complete_us - self.window_us
         self._waiting = left if bool(open_rows.all()) else joined([left.take(np.flatnonzero(open_rows))])
+
+
+def _hand_over(step: SuccessionLogic, following: SuccessionLogic, batch: Batch) -> None:
+    """Matches of a step that was taken over go to the next one without a message."""
+    step.counters.emitted += batch.length
+    following.counters.ingested += batch.length
+    following._left.add(batch)
+
+
+def _rising(times: Array) -> bool:
+    """Whether there are times, all in order and all different."""
+    return bool(len(times)) and bool((times[1:] > times[:-1]).all())
 
 
 class _SuccessionKernel:
@@ -129,10 +209,12 @@ class _SuccessionKernel:
         self.writer = writer
         moments = right.layout.place("max_ts") == "min_ts"
         self._lists = needs_lists(skips, moments=moments)
+        #: Whether no condition chooses among events, or decides about a match.
+        self.by_time_alone = not self._lists and not decides.plain and not decides.groups
         self._source = succession_source(writer, skips, decides, moments=moments)
         self._constants = writer.constants.arrays(spec.code_of)
         rows = BLOCK if spec.operator == spec.plan.root else CHUNK
-        self._blocks = None if spec.counting else OutputBlocks(output.columns, rows)
+        self.blocks = None if spec.counting else OutputBlocks(output.columns, rows)
         self._room = _ANY_NUMBER if spec.counting else CHUNK
 
     def matches(
@@ -146,20 +228,20 @@ class _SuccessionKernel:
         size = 1 if not self._equal else 1 << (2 * left.length - 1).bit_length()
         head, link = np.full(size, -1, dtype=np.int64), np.empty(left.length, dtype=np.int64)
         found_at = np.full((2, left.length if self._lists else 0), NOTHING_YET, dtype=np.int64)
-        places = np.zeros(3, dtype=np.int64)  # next left row, next right row, and what the loop keeps between calls
+        places = np.zeros(4, dtype=np.int64)  # next left row, next right row, and what the loop keeps between calls
         inputs = [left.columns["min_ts"], left.columns[self._ends[0]], hashes[0]]
         inputs += [right.columns["min_ts"], right.columns[self.chosen_end], right.columns[self._ends[1]], hashes[1]]
         inputs += [head, link, found_at[0], found_at[1], open_rows, *self._columns(left, right), *self._constants]
         call = jit.load(self._source, helpers=HELPERS).succeed
         while places[1] < right.length:
-            columns = {} if self._blocks is None else self._blocks.room(self._room)
+            columns = {} if self.blocks is None else self.blocks.room(self._room)
             written = [read.of(columns) for read, _ in self.writer.outputs]
             found, compared = call(places, self._room, self.window_us, *inputs, *written)
             found = int(found)
             counters.comparisons += int(compared)
             if found:
-                if self._blocks is not None:
-                    self._blocks.take(found)
+                if self.blocks is not None:
+                    self.blocks.take(found)
                 yield found, {name: column[:found] for name, column in columns.items()}
             elif places[1] < right.length:  # one right row, or those of one time, may have more matches than fit
                 self._room *= 2

@@ -27,6 +27,8 @@ STAGED = "_staged"
 _KEEP_FREE = 64 * 2**20
 #: Columns that hold few distinct values in a row are worth a dictionary, ids are not.
 _WITH_DICTIONARY = ["query"]
+#: Readers skip row groups by time; by ids they seldom can.
+_WITH_STATISTICS = ["start_ts", "end_ts"]
 
 
 @dataclass(frozen=True)
@@ -88,11 +90,15 @@ class PartSink:
     def _write(self, batch: pa.RecordBatch) -> None:
         if self._open is None:
             name = f"part-{self._writer}-{len(self.parts):05d}.parquet"
-            self._open = _Part(self._staged / name, batch.schema)
+            self._open = _Part(self._staged / name, self._required(batch.schema))
         self._open.write(batch)
         self._check_room()
         if self._open.nbytes >= self._spec.part_bytes:
             self._close()
+
+    def _required(self, schema: pa.Schema) -> pa.Schema:
+        """Columns that always have a value say so: Parquet then writes them in half the time."""
+        return pa.schema([field.with_nullable(field.name in self._matches.nullable) for field in schema])
 
     def _check_room(self) -> None:
         assert self._open is not None
@@ -122,11 +128,13 @@ class _Part:
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self.path, self.rows, self.nbytes = path, 0, 0
-        self._file = path.open("wb")
-        self._writer = pq.ParquetWriter(self._file, schema, compression="lz4", use_dictionary=_WITH_DICTIONARY)
+        self._file, self._schema = path.open("wb"), schema
+        self._writer = pq.ParquetWriter(
+            self._file, schema, compression="lz4", use_dictionary=_WITH_DICTIONARY, write_statistics=_WITH_STATISTICS
+        )
 
     def write(self, batch: pa.RecordBatch) -> None:
-        self._writer.write_batch(batch)
+        self._writer.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=self._schema))
         self.rows += batch.num_rows
         self.nbytes = self._file.tell()
 

@@ -62,6 +62,10 @@ class MatchSink:
         self._columns: dict[str, Expr] = {alias: Attr(alias, "id") for alias in self.aliases}
         outputs = bound.query.output or [Output(attr) for attr in bound.query.returns]
         self._columns |= {one.column: one.expr for one in outputs}
+        #: The result columns whose values may be missing.
+        self.nullable = frozenset(
+            name for name, expr in self._columns.items() if column_of_expression(expr, bound.column).nullable
+        )
         self._query_name = pa.array([bound.query.name])
         self._zeros = np.zeros(0, dtype=np.int32)
 
@@ -139,8 +143,7 @@ class MatchSink:
             "end_ts": typed(run.end, self._form.ts_type),
         }
         for name, expr in self._columns.items():
-            nullable = column_of_expression(expr, self._bound.column).nullable
-            columns[name] = run.values[name].array(self._arrow_type(expr), nullable=nullable)
+            columns[name] = run.values[name].array(self._arrow_type(expr), nullable=name in self.nullable)
         return pa.RecordBatch.from_pydict(columns)
 
     def _nothing(self) -> Run:

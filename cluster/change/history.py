@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Generic, Protocol, TypeVar
 
+from decopa.choices import DEFAULT_HISTORY_BYTES
 from decopa.errors import DecoPaError
 from decopa.query.names import duration_text
 from shuffler.routing.table import NOTHING_YET
 from shuffler.rows.events import EventBatch
 from shuffler.source.trace import TraceSource
 
+#: Bytes of history that a run keeps at most, unless told otherwise.
+DEFAULT_MAX_BYTES = DEFAULT_HISTORY_BYTES
 #: Events that are read together when they are read again.
 _REREAD_ROWS = 8192
-#: Bytes of history that a run keeps at most, unless told otherwise.
-DEFAULT_MAX_BYTES = 1 << 30
 
 T = TypeVar("T")
 
@@ -39,6 +40,11 @@ class History(Protocol[T]):
         """The blocks with all events from this time on; the first one may begin earlier."""
         ...
 
+    def last(self, from_us: int, most: int, rows: Callable[[T], int]) -> list[T]:
+        """The blocks with events from this time on that are kept, the newest of them with about `most` events; `rows`
+        says how many events a block has."""
+        ...
+
 
 class BlockRing(Generic[T]):
     """Blocks of events as far back as `reach_us` before the last one, and no more than `max_bytes` of them.
@@ -57,6 +63,15 @@ class BlockRing(Generic[T]):
 
     def __len__(self) -> int:
         return len(self._blocks)
+
+    def last(self, from_us: int, most: int, rows: Callable[[T], int]) -> list[T]:
+        found: list[T] = []
+        for block, last_us, _ in reversed(self._blocks):
+            if last_us < from_us or most <= 0:
+                break
+            found.append(block)
+            most -= rows(block)
+        return found[::-1]
 
     def add(self, block: T, last_us: int, size: int) -> None:
         """Takes the next block, whose last event is at `last_us`, and drops those that nobody needs any more."""
@@ -107,3 +122,10 @@ class StoredHistory:
             at += wanted
             if wanted < len(batch) or at == self._events[-1]:
                 return
+
+    def last(self, from_us: int, most: int, rows: Callable[[EventBatch], int]) -> list[EventBatch]:
+        if not self._ends_us:
+            return []
+        few = bisect_left(self._events, self._events[-1] - most)
+        begin = min(max(bisect_left(self._ends_us, from_us), few), len(self._ends_us) - 1)
+        return list(self.since(self._ends_us[begin]))

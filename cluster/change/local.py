@@ -7,19 +7,25 @@ state of the parts that stay, and the next events go to the new one.
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from actors.group import Limits
 from actors.reports import OperatorReport
-from actors.sinks.outlet import check_rows_only
-from cluster.change.cut import held_from, joined, matches_at_cut, released, reported
+from actors.sinks.outlet import Outcome, OutletSpec, check_rows_only
+from actors.sinks.sink import MatchSink
+from cluster.change.cut import final_at, held_from, joined, matches_at_cut, released, reported
 from cluster.change.history import History
-from cluster.pipeline import Pipeline
-from decopa.planning.history import history_us
+from cluster.live import NewMatches
+from cluster.pipeline import TABLE, PartState, Pipeline
+from decopa.errors import DecoPaError, PlanError
+from decopa.planning.history import history_us, uncertain_windows
 from decopa.planning.plan import Plan
 from shuffler.routing.counts import FeedCounts
 from shuffler.routing.table import END_OF_STREAM, NOTHING_YET
@@ -29,20 +35,50 @@ from shuffler.rows.strings import StringPool
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What it took to build a plan in the middle of the stream: where the cut is, and how many events were worked on
-    again."""
+    """What it took to build a plan in the middle of the stream: where the cut is, how many events were worked on
+    again, and the rows and comparisons that this took."""
 
     at_event: int
     at_us: int
     events: int
+    rows: int = 0
+    comparisons: int = 0
+
+
+@dataclass
+class _Warming:
+    """A plan that is being built beside the one that runs: `side` works on `blocks`, then on those that came later."""
+
+    plan: Plan
+    kept: frozenset[str]
+    side: Pipeline | None
+    blocks: Iterator[EventBatch]
+    later: deque[EventBatch] = field(default_factory=deque)
+
+    def step(self) -> bool:
+        """Works on the next batch; False if there is none, so that both plans are at the same place."""
+        if self.side is None:
+            return False
+        events = next(self.blocks, None)
+        if events is None:
+            if not self.later:
+                return False
+            events = self.later.popleft()
+        self.side.feed(events)
+        return True
+
+
+class ChangeUnderWay(DecoPaError):
+    """A change was asked for while another one is being made."""
 
 
 class ChangingPipeline:
     """Works on batches of events; between two of them its plan may be replaced.
 
-    `history` keeps the events that a new plan is built from. Matches are tables by the key of their part. They come
-    while the stream goes on (`take`). A match of which plans become certain at different moments is held back until all
-    of them would be.
+    `history` keeps the events that a new plan is built from. What takes matches stays when the plan changes, so
+    `outlet` may be of any kind. With `rows_only` matches are tables by the key of their part, which come while the
+    stream goes on (`take`). A match of which plans become certain at different moments is then held back until all of
+    them would be.
     """
 
     def __init__(
@@ -54,25 +90,33 @@ class ChangingPipeline:
         *,
         limits: Limits | None = None,
         interleaving: random.Random | None = None,
+        outlet: OutletSpec = TABLE,
+        rows_only: bool = True,
         on_progress: Callable[[], None] = lambda: None,
     ) -> None:
         self._form, self._strings, self._history = form, strings, history
         self._limits, self._interleaving, self._on_progress = limits, interleaving, on_progress
-        self._pipeline = self._built(plan.with_keys)
+        self._rows_only = rows_only
+        self._pipeline = self._built(plan.with_keys, outlet)
+        #: Of a plan that is being built: files are written by the one that runs.
+        self._muted = replace(outlet, folder=None)
+        self._warming: _Warming | None = None
         self._watermark_us = NOTHING_YET
         #: Matches that were found under earlier plans and have not been taken yet, by part.
         self._earlier: dict[str, pa.Table] = {}
         self._ended_reports: list[OperatorReport] = []
         self.events = 0
 
-    def _built(self, plan: Plan) -> Pipeline:
-        check_rows_only(plan, "a run whose plan may change")
+    def _built(self, plan: Plan, outlet: OutletSpec) -> Pipeline:
+        if self._rows_only:
+            check_rows_only(plan, "a run whose plan may change")
         return Pipeline(
             plan,
             self._form,
             self._strings,
             limits=self._limits,
             interleaving=self._interleaving,
+            outlet=outlet,
             on_progress=self._on_progress,
         )
 
@@ -85,15 +129,29 @@ class ChangingPipeline:
         """The time of the last event that was worked on."""
         return self._watermark_us
 
+    @property
+    def attributes(self) -> list[str]:
+        """The attributes that events must have."""
+        return self._pipeline.attributes
+
+    @property
+    def window_us(self) -> int:
+        return self._pipeline.window_us
+
     def feed(self, events: EventBatch) -> None:
         self._history.add(events, int(events.ts[-1]), size_of(events))
         self._pipeline.feed(events)
         self._pipeline.settle()
+        if self._warming is not None:
+            self._warming.later.append(events)
         self.events += len(events)
         self._watermark_us = int(events.ts[-1])
-        # Twice the window is the latest that a match can still be on its way; what is kept may be worked on again.
-        reach_us = self._history.reach_us + 3 * self._pipeline.window_us
-        self._strings.forget_before(self._watermark_us - reach_us)
+
+    def forget_strings(self) -> None:
+        """Forgets strings of events that no match to come can have; what is kept may be worked on again."""
+        self._pipeline.forget_strings(self._history.reach_us)
+
+    # ------------------------------------------------------------- the change
 
     def switch(self, plan: Plan, begin_us: Mapping[str, int] | None = None) -> Replayed:
         """From the next event on `plan` finds the matches. If it cannot be built, nothing changes.
@@ -101,40 +159,111 @@ class ChangingPipeline:
         A part that stays as it is keeps its state; only others are built from the history, each from `begin_us` on,
         by default as far back as its query looks.
         """
-        plan = plan.with_keys
-        new, watermark_us = self._built(plan), self._watermark_us
-        if not self.events:
-            self._pipeline = new
-            return Replayed(0, watermark_us, 0)
-        kept = kept_parts(self.plan, plan)
-        side = self._side_run(plan, kept, begin_us or {})
-        for one in (self._pipeline, *([] if side is None else [side])):
-            one.advance(watermark_us)
-        found = {} if side is None else _by_key(side)
-        muted = {key: table for key, table in found.items() if key not in kept}
-        at_cut = matches_at_cut(self._taken(), muted, reported(self.plan) | reported(plan), watermark_us)
-        held, built = self._pipeline.snapshot(), {} if side is None else side.snapshot()
-        new.restore({key: held[key] if key in kept else built[key] for key in plan.keys})
-        new.advance(watermark_us)
-        self._ended_reports += self._reports_of(self._pipeline, lambda key: key not in kept)
-        self._earlier, self._pipeline = at_cut, new
-        return Replayed(self.events, watermark_us, 0 if side is None else side.events)
+        self.begin(plan, begin_us)
+        made = self.step()
+        assert made is not None
+        return made
 
-    def _side_run(self, plan: Plan, kept: frozenset[str], begin_us: Mapping[str, int]) -> Pipeline | None:
-        """The parts that are not kept, and copies of those that they take matches from, after the last events."""
+    def begin(self, plan: Plan, begin_us: Mapping[str, int] | None = None) -> None:
+        """Begins to build a plan beside the one that runs; `step` goes on with it."""
+        if self._warming is not None:
+            raise ChangeUnderWay("the plan is being changed already; ask again when that is done")
+        plan = plan.with_keys
+        kept = kept_parts(self.plan, plan) if self.events else frozenset[str]()
+        self._check_outlet(plan, kept)
         needed = with_sources(plan, frozenset(plan.keys) - kept)
         if not needed:
-            return None
+            self._warming = _Warming(plan, kept, None, iter(()))
+            return
         parts = tuple(part for key, part in zip(plan.keys, plan.parts, strict=True) if key in needed)
-        side = self._built(replace(plan, parts=parts).with_keys)
+        side = self._built(replace(plan, parts=parts).with_keys, self._muted)
+        self._warming = _Warming(plan, kept, side, self._replayed(side.plan, begin_us or {}))
+
+    def _check_outlet(self, plan: Plan, kept: frozenset[str]) -> None:
+        """Matches that are told apart by their ends must be rows that nobody has seen yet."""
+        for key, query in reported(plan).items():
+            if not self._rows_only and key not in kept and uncertain_windows(query):
+                raise PlanError(
+                    f"query {query.name} keeps its plan: it has NOT inside NOT, or NEXT beside a NOT at its end, so "
+                    "plans report a match at different moments"
+                )
+
+    def _replayed(self, plan: Plan, begin_us: Mapping[str, int]) -> Iterator[EventBatch]:
+        """The last events, as far back as the parts of a plan look."""
+        if not self.events:
+            return iter(())
         earliest_us = min(
             begin_us.get(key, self._watermark_us - history_us(Plan((part,))))
-            for key, part in zip(side.plan.keys, parts, strict=True)
+            for key, part in zip(plan.keys, plan.parts, strict=True)
         )
-        if earliest_us <= self._watermark_us:
-            for events in self._history.since(earliest_us):
-                side.feed(events)
-        return side
+        return self._history.since(earliest_us) if earliest_us <= self._watermark_us else iter(())
+
+    def step(self, seconds: float = math.inf) -> Replayed | None:
+        """Goes on with a change for about so long. Returns what it took once the new plan has taken over. After an
+        error the change is given up, and the old plan stays."""
+        assert self._warming is not None
+        ends_s = time.perf_counter() + seconds
+        try:
+            while self._warming.step():
+                if time.perf_counter() >= ends_s:
+                    return None
+            made = self._cut(self._warming)
+        except BaseException:
+            self._warming = None
+            raise
+        self._warming = None
+        return made
+
+    @property
+    def changing(self) -> bool:
+        """Whether a change is under way."""
+        return self._warming is not None
+
+    def give_up(self) -> None:
+        """Ends a change that is under way; the old plan stays."""
+        self._warming = None
+
+    def _cut(self, change: _Warming) -> Replayed:
+        """Both plans get the same watermark, and the new one takes over. Who takes the matches of a part goes on to do
+        so, unless its matches must be told apart by their ends."""
+        old, side, plan, kept, watermark_us = self._pipeline, change.side, change.plan, change.kept, self._watermark_us
+        if not self.events:
+            self._pipeline = self._restored(plan, kept, {}) if side is None else side
+            old.hand_over_to(self._pipeline, reported(old.plan).keys() & reported(plan).keys())
+            return Replayed(0, watermark_us, 0)
+        for one in (old, *([] if side is None else [side])):
+            one.advance(watermark_us)
+        done = [] if side is None else side.reports()
+        before, after = reported(old.plan), reported(plan)
+        handed = {
+            key for key in before.keys() & after.keys() if key in kept or final_at(before[key], watermark_us) is None
+        }
+        mine = joined(
+            {key: table for key, table in self._earlier.items() if key not in handed},
+            old.take_of(before.keys() - handed),
+        )
+        muted = {} if side is None else side.take_of(after.keys() - handed - kept)
+        at_cut = matches_at_cut(mine, muted, before | after, watermark_us)
+        new = side if side is not None and not kept else None
+        new = new or self._restored(plan, kept, {} if side is None else side.snapshot())
+        old.hand_over_to(new, handed)
+        self._ended_reports += self._reports_of(old, lambda key: key not in kept)
+        self._earlier = {key: table for key, table in self._earlier.items() if key in handed} | at_cut
+        self._pipeline = new
+        return Replayed(
+            self.events,
+            watermark_us,
+            0 if side is None else side.events,
+            sum(report.ingested for report in done),
+            sum(report.comparisons for report in done),
+        )
+
+    def _restored(self, plan: Plan, kept: frozenset[str], built: Mapping[str, PartState]) -> Pipeline:
+        """The new plan with the state of the parts that stay, and that of those that were built."""
+        new, held = self._built(plan, self._muted), self._pipeline.snapshot()
+        new.restore({key: held[key] if key in kept else built[key] for key in plan.keys})
+        new.advance(self._watermark_us)
+        return new
 
     def _reports_of(self, pipeline: Pipeline, wanted: Callable[[str], bool]) -> list[OperatorReport]:
         parts = zip(pipeline.plan.keys, pipeline.part_reports(), strict=True)
@@ -147,16 +276,21 @@ class ChangingPipeline:
 
     def take(self) -> dict[str, pa.Table]:
         """The matches since the last call, by the key of their part."""
-        found, self._earlier = released(self._taken(), reported(self.plan), self._watermark_us)
+        mine = joined(self._earlier, _by_key(self._pipeline))
+        found, self._earlier = released(mine, reported(self.plan), self._watermark_us)
         return found
+
+    def new_matches(self) -> NewMatches | None:
+        """The matches that came since the last call, if there are any, and how far each query is."""
+        found = self.take() if self.matches else {}
+        if not any(table.num_rows for table in found.values()):
+            return None
+        return NewMatches(tuple(found.values()), tuple(self.finals_us[key] for key in found))
 
     def nothing(self) -> dict[str, pa.Table]:
         """No matches, by the keys of the parts that report: shows the columns of each."""
         tables = (sink.table().slice(0, 0) for sink in self._pipeline.sinks)
         return dict(zip(reported(self.plan), tables, strict=True))
-
-    def _taken(self) -> dict[str, pa.Table]:
-        return joined(self._earlier, _by_key(self._pipeline))
 
     @property
     def finals_us(self) -> dict[str, int]:
@@ -165,8 +299,28 @@ class ChangingPipeline:
         held = held_from(reported(self.plan), self._watermark_us)
         return {key: min(final_us, held.get(key, final_us)) for key, final_us in certain.items()}
 
+    def settle(self) -> None:
+        """Matches are put in their place with every batch."""
+
     def warm_up(self) -> None:
         self._pipeline.warm_up()
+
+    def abandon(self) -> None:
+        """Removes what was written to files: the run has failed."""
+        self._pipeline.abandon()
+
+    @property
+    def dropped(self) -> Mapping[str, str]:
+        return self._pipeline.dropped
+
+    @property
+    def sinks(self) -> list[MatchSink]:
+        return self._pipeline.sinks
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """What became of the matches of each OR-free query, in the plan's order."""
+        return self._pipeline.outcomes
 
     @property
     def matches(self) -> int:
@@ -185,6 +339,11 @@ class ChangingPipeline:
     def reports(self) -> tuple[OperatorReport, ...]:
         """What all operators did, those of earlier plans first."""
         return (*self._ended_reports, *self._pipeline.reports())
+
+    @property
+    def earlier_reports(self) -> tuple[OperatorReport, ...]:
+        """What the operators of earlier plans did."""
+        return tuple(self._ended_reports)
 
 
 def kept_parts(old: Plan, new: Plan) -> frozenset[str]:

@@ -7,7 +7,7 @@ follows from the stream and the changes alone, whatever the plan, the batches an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -112,7 +112,11 @@ class RuleBook:
 def opening_plan(plan: Plan, book: RuleBook) -> Plan:
     """The plan of the rules that a run begins with, its parts called as their versions call them."""
     wanted = (key for version in book.versions for key in version.keys)
-    names = {plan.keys[place]: next(wanted) for place in plan.reported}
+    return renamed(plan, {plan.keys[place]: next(wanted) for place in plan.reported})
+
+
+def renamed(plan: Plan, names: Mapping[str, str]) -> Plan:
+    """The plan with other keys for its parts, also where they take matches from each other."""
     parts = []
     for key, part in zip(plan.keys, plan.parts, strict=True):
         operators = []

@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from actors.group import Limits
@@ -41,6 +41,8 @@ from shuffler.rows.events import EventFormat
 from shuffler.rows.strings import StringPool
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.2, 10.0
+#: How long a run that has lost a node waits for places, unless it was told: launchers start lost nodes again.
+REJOIN_PATIENCE_S = 300.0
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,7 @@ class CheckpointedRuntime:
         if manifest is not None and SOURCE in manifest.states:
             saved = self._store.read_state(manifest, SOURCE)
         restored = None if manifest is None else restore(self._store, manifest, self.topology, self._source.format)
-        deployment = self._deploy(attempt, restored)
+        deployment = self._deploy(attempt, restored, elsewhere=lost is not None)
         session = Session(deployment, progress)
         session.go_on_from(*((0, 0) if manifest is None else (manifest.events, manifest.blocks)))
         session.await_actors()
@@ -227,16 +229,20 @@ class CheckpointedRuntime:
             result.given_up += coordinator.given_up
         result.run = run_report(deployment, session, time.perf_counter() - started)
 
-    def _deploy(self, attempt: int, restored: Restored | None) -> Deployment:
-        """The actors of an attempt: those of the one before, as far as they live."""
+    def _deploy(self, attempt: int, restored: Restored | None, *, elsewhere: bool) -> Deployment:
+        """The actors of an attempt: those of the one before, as far as they live. If their places went with a node,
+        they move `elsewhere`, or wait until it is back or another one joins."""
         if self._deployment is not None and self._deployment.renew(attempt, restored):
             return self._deployment
         self._stop()
+        options = self._options
+        if elsewhere and options.wait_for_nodes_s is None:
+            options = replace(options, wait_for_nodes_s=REJOIN_PATIENCE_S)
         self._deployment = Deployment(
             self.topology,
             self._source.format,
             self._limits,
-            self._options,
+            options,
             attempt=attempt,
             store=self._store,
             restored=restored,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ from cluster.launch.checks import machines_of
 from cluster.launch.cluster_file import ClusterFile
 from cluster.launch.head import Node, dashboard, head_machine, nodes
 from cluster.launch.remote import Answer, Machine, on_all
+from cluster.refusals import REMEDY, is_final
 from decopa.errors import DeployError
 
 _POLL_S = 1.0
@@ -23,6 +25,9 @@ _DOWN_S = 180.0
 _STOP_S = 60.0
 #: Lines of Ray's logs that are shown when nodes are missing.
 _SHOWN_LINES = 8
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_NOISE = ("Shared connection to", "Full command is", "Fetched IP", "Got IP", "Traceback (most recent", "    ^^^")
+_FAILURE = re.compile(r"setup-node: |Error|Exception|[Ff]ailed|timed out|SSH still not")
 Tell = Callable[[str], None]
 
 
@@ -69,7 +74,11 @@ def launch(file: ClusterFile, *, limit_s: float, tell: Tell) -> Launched:
     tell("starting the head")
     said = _ray(["up", "-y", "--no-config-cache", str(file.path)], limit_s)
     if said.status:
-        lines = tuple(line for line in f"{said.out}\n{said.error}".splitlines() if line.strip())[-_SHOWN_LINES:]
+        lines = tuple(line for line in f"{said.out}\n{said.error}".splitlines() if line.strip())
+        refusal = next((line.strip() for line in reversed(lines) if is_final(line)), None)
+        if refusal is not None:
+            raise DeployError(f"the cloud does not start the head of '{file.name}': {refusal}; {REMEDY}")
+        lines = lines[-_SHOWN_LINES:]
         return Launched((), wanted_nodes(file), file.machines or ("the head",), lines)
     return await_nodes(file, head_machine(file), deadline=deadline, tell=tell)
 
@@ -93,11 +102,19 @@ def await_nodes(file: ClusterFile, head: Machine, *, deadline: float, tell: Tell
 
 
 def _monitor_lines(head: Machine, missing: tuple[str, ...]) -> tuple[str, ...]:
-    """The last lines of the launcher's log on the head, those about missing machines first."""
+    """The last lines of the launcher's log on the head that tell something, those about missing machines first."""
     answer = head.shell("tail -n 400 /tmp/ray/session_latest/logs/monitor.out /tmp/ray/session_latest/logs/monitor.err")
-    lines = [line.strip() for line in answer.out.splitlines() if line.strip()]
+    return telling_lines(answer.out, missing)
+
+
+def telling_lines(log: str, missing: tuple[str, ...]) -> tuple[str, ...]:
+    """What a reader of the launcher's log looks for: failures if there are any, else the last steps of the machines
+    that are missing."""
+    plain = [_COLOURS.sub("", line).strip() for line in log.splitlines()]
+    lines = [line for line in plain if line and not any(noise in line for noise in _NOISE)]
+    failures = [line for line in lines if _FAILURE.search(line)]
     about = [line for line in lines if any(address in line for address in missing)]
-    return tuple(dict.fromkeys((about or lines)[-_SHOWN_LINES:]))
+    return tuple(dict.fromkeys(failures or about or lines))[-_SHOWN_LINES:]
 
 
 def take_down(file: ClusterFile, tell: Tell) -> list[str]:

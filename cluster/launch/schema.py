@@ -124,7 +124,7 @@ def _simple_commands(command: str) -> Iterator[list[str]]:
     plain = re.sub(r"\$\([^()]*\)", "value", plain)
     for part in re.split(r"&&|\|\||[;|\n]", plain):
         words = [word for word in part.split() if not word.startswith("$")]
-        while words and (words[0] == "export" or re.match(r"\w+=", words[0])):
+        while words and (words[0] in ("export", "do", "then") or re.match(r"\w+=", words[0])):
             words = words[1:]
         if words:
             yield words

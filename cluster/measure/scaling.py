@@ -8,7 +8,7 @@ sinks' watermarks tell how far the stream has been worked off, and when that far
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,7 +23,9 @@ from actors.latency import LatencyHistogram, LatencySummary
 from actors.ray_unit import UnitStatus
 from cluster.deployment import Deployment, receivers_first
 from cluster.feeding import FeedBlock, pack_block
+from cluster.measure.machines import MachineLoad, MachineMeters, loads_between
 from cluster.options import RayOptions
+from cluster.placement import own_address
 from cluster.session import Session
 from costmodel.sustainable import delay_growth
 from decopa.errors import TraceError
@@ -48,6 +50,8 @@ _LEAD_IN = 0.2
 _MOST_BACKLOG = 0.1
 #: Delays are looked at so often at most.
 _LOOK_EVERY_S = 0.1
+#: The name of this process among those that send.
+DRIVER = "driver"
 
 
 class EndlessTrace:
@@ -149,6 +153,7 @@ class OfferedRate:
     sustained: bool
     latency: LatencySummary
     processes: tuple[UnitStatus, ...]
+    machines: Mapping[str, MachineLoad]
 
     @property
     def achieved(self) -> float:
@@ -189,6 +194,9 @@ class RateTest:
         self._deployment = Deployment(topology, source.format, limits, options)
         self._warm_up_events, self._tolerance, self._tell = warm_up_events, tolerance, tell
         self._session: Session
+        self._meters = MachineMeters()
+        #: The addresses of the nodes that processes are on, by name; the driver's under DRIVER.
+        self.homes: dict[str, str] = {}
         self._idle_s = 0.0
         # Units work on whole messages: at the end every hop has one to work on, of an interval's worth of events.
         self._on_the_way_s = _hops(topology) * options.policy.interval_s
@@ -199,18 +207,27 @@ class RateTest:
             self._tell("starting the units")
             self._session = Session(self._deployment)
             self._session.await_actors()
+            self._meters.__enter__()
+            self.homes = {**self._deployment.homes(), DRIVER: own_address()}
             self._tell(f"warming up with {self._warm_up_events:,} events")
             for block in self._blocks(self._warm_up_events, 4_096):
                 self._session.feed(block)
             self._settle()
             self._idle_s = min(self._settle(), self._settle())
         except BaseException:
-            self._deployment.stop()
+            self.__exit__()
             raise
         return self
 
     def __exit__(self, *error: object) -> None:
+        self._meters.__exit__(*error)
         self._deployment.__exit__(*error)
+
+    @property
+    def fed_bytes(self) -> dict[tuple[str, str], float]:
+        """Bytes that an event takes from this process to each shuffler, on average."""
+        names = self._deployment.topology.shuffler_names
+        return {(DRIVER, name): self.trace.table.nbytes / self.trace.events / len(names) for name in names}
 
     def offer(self, rate: float, seconds: float) -> OfferedRate:
         """Plays the stream at `rate` events per second for `seconds` after a lead-in, then waits until all is done."""
@@ -218,7 +235,7 @@ class RateTest:
         lead_in_s = _LEAD_IN * seconds
         events = max(1, round(rate * (lead_in_s + seconds)))
         rows = int(min(max(rate * _BLOCK_S, _LEAST_ROWS), _MOST_ROWS))
-        before, counts = self._deployment.statuses(), self._latency_counts()
+        before, counts, machines = self._deployment.statuses(), self._latency_counts(), self._meters.read()
         start_s, watch = 0.0, None
         for block in self._blocks(events, rows):
             if watch is None:
@@ -243,6 +260,7 @@ class RateTest:
             growth <= self._tolerance and backlog_s <= _MOST_BACKLOG * events / rate,
             latency,
             tuple(_since(one, other) for one, other in zip(before, after, strict=True)),
+            loads_between(machines, self._meters.read()),
         )
 
     def _blocks(self, events: int, rows: int) -> Iterator[FeedBlock]:

@@ -22,6 +22,8 @@ SCALES = (1, 2, 4, 8, 16, 32, 64)
 _LONGEST_REFERENCE = 4
 #: A new rate is told once it rests on so many events, or on half a window.
 _LEAST_EVIDENCE = 16
+#: Changes that are told one by one.
+_SHOWN = 3
 #: Looks over which a growing delay counts.
 _DELAY_LOOKS = 4
 
@@ -79,9 +81,13 @@ class Suspicion:
     speed: float = 0.0
     #: What has happened since the rates changed, or in the last looks if none did.
     since: Stretch | None = None
+    #: Why it is asked, where no statistic has changed.
+    note: str = ""
 
     def __str__(self) -> str:
-        reasons = [str(finding) for finding in self.findings]
+        reasons = [*([self.note] if self.note else []), *map(str, self.findings[:_SHOWN])]
+        if len(self.findings) > _SHOWN:
+            reasons.append(f"{len(self.findings) - _SHOWN} more")
         return ", ".join(["a unit is overloaded", *reasons] if self.urgent else reasons)
 
 

@@ -13,13 +13,27 @@ import sys
 from collections.abc import Sequence
 
 from decopa import __version__
-from decopa.commands import calibrate, cluster, explain, network, plan, resume, run, scale, stats, submit, traces, why
+from decopa.commands import (
+    calibrate,
+    cluster,
+    explain,
+    network,
+    plan,
+    resume,
+    rules,
+    run,
+    scale,
+    stats,
+    submit,
+    traces,
+    why,
+)
 from decopa.commands.arguments.options import Parser
 from decopa.errors import DecoPaError
 
 _EXIT_BAD_INPUT, _EXIT_INTERRUPTED, _EXIT_BROKEN_PIPE = 2, 130, 141
 #: In the order of --help.
-_COMMANDS = (run, resume, plan, explain, stats, why, calibrate, scale, network, traces, cluster, submit)
+_COMMANDS = (run, resume, rules, plan, explain, stats, why, calibrate, scale, network, traces, cluster, submit)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -6,7 +6,7 @@ import argparse
 import gc
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from types import FrameType, TracebackType
@@ -42,7 +42,7 @@ def run_live(args: argparse.Namespace, spec: RunSpec, queries: Sequence[Query]) 
         outlet = outlet_for(args.out, overwrite=args.overwrite, part_rows=args.part_rows, part_s=every_s)
     run: LiveRun | None = None
     prepared: Prepared | None = None
-    with Stop() as stop, _Signals(stop) as signals:
+    with Stop() as stop, Signals(stop) as signals:
         try:
             progress.phase("waiting for the first events")
             arriving = None
@@ -51,7 +51,7 @@ def run_live(args: argparse.Namespace, spec: RunSpec, queries: Sequence[Query]) 
             prepared = prepare(spec, queries, arriving, phase=progress.phase, stop=stop)
             with _ray_for(prepared, progress, quiet=args.quiet):
                 signals.install()  # Ray has its own idea of what to do
-                run = LiveRun(prepared, stop)
+                run = LiveRun(prepared, stop, changed=_teller(args, progress))
                 outlet.write(run.nothing)
                 progress.phase("running" if prepared.spec.runtime == "local" else "starting the units")
                 if args.out is None and sys.stdout.isatty():  # lines of matches and of progress would mix
@@ -69,6 +69,17 @@ def run_live(args: argparse.Namespace, spec: RunSpec, queries: Sequence[Query]) 
         else:
             _summarize(args, prepared, run.summary())
     return signals.status
+
+
+def _teller(args: argparse.Namespace, progress: Progress) -> Callable[[str], None]:
+    """Tells of each change of the plan."""
+
+    def changed(line: str) -> None:
+        if not args.quiet:
+            progress.clear()
+            tell("change", line)
+
+    return changed
 
 
 @contextmanager
@@ -127,6 +138,8 @@ def _summarize(args: argparse.Namespace, prepared: Prepared, summary: LiveSummar
             f"max {time_text(latency.max_s)}",
         )
         tell("latency", f"{', '.join(figures)} (from the arrival of a match's last event to the sink)")
+    for number, switch in enumerate(summary.switches, 1):
+        tell(f"change {number}", str(switch))
     several = f" ({', '.join(f'{name} {count:,}' for name, count in summary.matches.items())})"
     tell("matches", f"{sum(summary.matches.values()):,}{several if len(summary.matches) > 1 else ''}")
     if args.out is not None:
@@ -144,8 +157,9 @@ def _result(prepared: Prepared, summary: LiveSummary) -> RunResult:
         summary.events,
         summary.seconds,
         summary.operators,
-        prepared.plan,
+        summary.plan or prepared.plan,
         statistics=prepared.statistics,
+        switches=summary.switches,
         latency=summary.latency,
     )
 
@@ -157,7 +171,7 @@ def _moment(us: int) -> str:
     return f"{us:,} us"
 
 
-class _Signals:
+class Signals:
     """While it is open, SIGINT and SIGTERM ask a run to stop; a second one does what it would have done without."""
 
     def __init__(self, stop: Stop) -> None:
@@ -165,7 +179,7 @@ class _Signals:
         self._before: dict[int, Any] = {}
         self.status = 0
 
-    def __enter__(self) -> _Signals:
+    def __enter__(self) -> Signals:
         self._before = {number: signal.getsignal(number) for number in _SIGNALS}
         self.install()
         return self

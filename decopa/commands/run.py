@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from decopa.commands.arguments import run as run_options
+from decopa.commands.arguments.changes import add_adapt_arguments, add_rule_arguments
 from decopa.commands.arguments.options import (
     Subparsers,
     add_output_arguments,
@@ -48,7 +49,10 @@ def register(commands: Subparsers) -> None:
     add_query_argument(parser)
     add_trace_arguments(parser, required=False, live=True)
     add_planning_arguments(
-        parser, "processing units: that many actors on Ray (default: one unit, in this process); see --runtime"
+        parser,
+        "processing units: that many actors on Ray (default: one unit, in this process); see --runtime. With --adapt "
+        "also a range, as in 2:8",
+        ranges=True,
     )
     add_output_arguments(
         parser,
@@ -67,6 +71,8 @@ def register(commands: Subparsers) -> None:
     add_spark_argument(parser, "read, clean, sort and measure the trace on Spark, for traces of any size")
     add_source_arguments(parser)
     run_options.add_stream_arguments(parser)
+    add_adapt_arguments(parser)
+    add_rule_arguments(parser)
     run_options.add_bad_row_arguments(parser)
     run_options.add_checkpoint_arguments(parser)
     parser.set_defaults(action=run_command)
@@ -83,6 +89,10 @@ def run_command(args: argparse.Namespace) -> int:
     if args.dry_run:
         _show_placement(args, spec, queries)
         return 0
+    if args.rules is not None:
+        from decopa.commands.rules import run_with_rules
+
+        return run_with_rules(args, spec, queries)
     if is_live(args) and spec.checkpoints is None and not args.spark:
         from decopa.commands.live import run_live
 
@@ -140,7 +150,12 @@ def _run(
         progress.clear()
         tell("warning", line)
 
-    watch = Watch(progress, progress.phase, show_dashboard, recorder, warn=warn)
+    def changed(line: str) -> None:
+        if not args.quiet:
+            progress.clear()
+            tell("change", line)
+
+    watch = Watch(progress, progress.phase, show_dashboard, recorder, warn=warn, changed=changed)
     result = run_spec(spec, queries, watch=watch, predictions=True)
     if writes_file:
         progress.phase("writing the matches")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decopa.choices import COST_BASED, PLACEMENTS, SCALED_STRATEGIES
-from decopa.commands.arguments.inputs import check_emulation, open_stored, planning, read_queries
+from decopa.commands.arguments.inputs import check_emulation, node_speeds_of, open_stored, planning, read_queries
 from decopa.commands.arguments.options import (
     Subparsers,
     add_cost_arguments,
@@ -126,6 +126,7 @@ def _measured(args: argparse.Namespace, queries: Sequence[Query], strategies: Se
         placement=args.placement or PLACEMENTS[0],
         pins=tuple(args.pin),
         wait_for_nodes_s=None if args.wait_for_nodes is None else args.wait_for_nodes / 1e6,
+        speeds=node_speeds_of(args),
     )
     try:
         progress.phase("measuring rates and selectivities")

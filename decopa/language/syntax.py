@@ -15,14 +15,20 @@ _SPOKEN = {
     "NAME": "a name", "QUOTED": "a name", "NUMBER": "a number", "DURATION": "a duration such as 10 min",
     "STRING": "a string", "LPAR": "'('", "RPAR": "')'", "COMMA": "','", "DOT": "'.'", "COLON": "':'",
     "COMPARISON": "a comparison such as <", "PLUS": "'+'", "MINUS": "'-'", "STAR": "'*'", "SLASH": "'/'", "BAR": "'|'",
-    "$END": "the end of the query",
+    "$END": "the end of the query", "_PARTITION_BY": "PARTITION BY",
 }  # fmt: skip
+#: A word of the language only where the name of a strategy follows.
+_STRATEGY = re.compile(r"STRATEGY\b\s*(\w*)", re.IGNORECASE)
 _ARITHMETIC_TERMINALS = {"PLUS", "MINUS", "STAR", "SLASH"}
 
 
 def syntax_error(err: UnexpectedInput, text: str, *, start: str = "PATTERN SEQ(A a, B b) WITHIN 10 min") -> QueryError:
     """The error in the words of a person; `start` is a short query that is right."""
     line, column = err.line, err.column
+    strategy = _STRATEGY.match(text, err.pos_in_stream or 0)
+    if strategy is not None:
+        unknown = f"unknown strategy '{strategy[1]}'" if strategy[1] else "STRATEGY without a name"
+        return QueryError(f"{unknown}; write any, next, contiguous or contiguous BY k", line=line, column=column)
     wanted: set[str] = set()
     if isinstance(err, UnexpectedCharacters):
         place = err.pos_in_stream or 0
@@ -56,7 +62,9 @@ def _word_hint(err: UnexpectedInput, wanted: set[str], text: str) -> str:
         content = before[:-1].rpartition('"')[2]
         return f"; double quotes are for names, a text stands in single quotes: '{content}'"
     here = re.match(r"[A-Za-z_]\w*", text[err.pos_in_stream or 0 :])
-    if here is not None and wanted & {"NAME", "QUOTED"} and here[0].upper() in KEYWORDS:
+    # A word that may follow an event has ended it before it turned out that brackets are open.
+    as_alias = {"RPAR", "COMMA"} <= wanted and before[-1:].isidentifier()
+    if here is not None and (as_alias or wanted & {"NAME", "QUOTED"}) and here[0].upper() in KEYWORDS:
         return f"; {here[0]} is a word of the language: put it in double quotes to use it as a name"
     return ""
 

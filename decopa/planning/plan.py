@@ -19,7 +19,7 @@ from decopa.query.query import Query
 FORMAT = "decopa-plan"
 #: Plans of parts that have hosts of their own are written as version 1, others as version 2; both are read.
 VERSIONS = (1, 2)
-MAX_UNITS = 4096
+MAX_UNITS = 16_384
 
 
 @dataclass(frozen=True, slots=True)

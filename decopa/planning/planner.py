@@ -7,20 +7,21 @@ from dataclasses import dataclass, replace
 
 from costmodel.capacity import Capacity
 from costmodel.formulas import RateModel
+from costmodel.logarithms import value_of
 from costmodel.rates import QueryRates, model_for
 from costmodel.statistics import Statistics
 from decopa.choices import COST_BASED, WORKLOAD_STRATEGIES, Objective, Reading
 from decopa.errors import PlanError, did_you_mean
-from decopa.planning.plan import Plan, QueryPlan
-from decopa.planning.price import price_plan
+from decopa.planning.plan import Plan, PlanOperator, QueryPlan
+from decopa.planning.price import price_plan, workload_log_scaling
 from decopa.planning.split import SplitSpace
 from decopa.planning.strategies import baselines
 from decopa.planning.strategies.algorithm1 import construct_as_printed
-from decopa.planning.strategies.choose import Choice, best_plans, ranked
+from decopa.planning.strategies.choose import Choice, best_plans, least_work_splits, ranked
 from decopa.planning.strategies.construct import construct
-from decopa.planning.strategies.exhaustive import MAX_POSITIONS, best_assignment
+from decopa.planning.strategies.exhaustive import MAX_POSITIONS, MAX_WORK, best_assignment
 from decopa.planning.strategies.left_deep import left_deep
-from decopa.planning.strategies.units import to_plan
+from decopa.planning.strategies.units import assign_units, to_plan
 from decopa.planning.validate import check_structure
 from decopa.planning.workload.packing import packed
 from decopa.planning.workload.planner import WorkloadPlanning, plan_shared
@@ -33,6 +34,9 @@ _SPLITTING = ("decopa", "decopa-paper", "exhaustive")
 
 #: Candidates that are worth trying out.
 _MOST_CANDIDATES = 3
+
+#: Operators share units only where that is predicted to be faster by this factor: apart, each has a queue of its own.
+_SHARING_GAIN = 1.2
 
 #: Ends the notice that a plan has fewer units than operators.
 MORE_UNITS = "give it more units to run them side by side"
@@ -205,13 +209,17 @@ class _Planner:
                         f"{branch.pattern} has {len(branch.aliases)} events; `exhaustive` looks at all splits of up "
                         f"to {MAX_POSITIONS}; use `decopa`"
                     )
-                found = best_assignment(space, units, capacity, self.reading)
+                found = best_assignment(space, units, capacity, self.reading, max_work=MAX_WORK)
                 assert found is not None
                 return to_plan(space, found)
         if space.rates.statistics.measured:
             choices = self._choices(space, units, capacity)
             best, *others = choices
             self.candidates[branch] = best_plans(choices, space, _MOST_CANDIDATES)
+            sharing = self._sharing_units(space, units) if self.processors is None else None
+            if sharing is not None and _SHARING_GAIN * sharing[1] <= best.seconds_per_second:
+                self.candidates[branch].insert(0, sharing[0])
+                return sharing[0]
             apart = [one for one in others if not one.candidate.together]
             if best.candidate.together and apart and self.processors is None:
                 times = apart[0].seconds_per_second / best.seconds_per_second
@@ -221,6 +229,30 @@ class _Planner:
                 )
             return best.candidate.plan(space)
         return to_plan(space, construct(space, units, capacity, self.reading))
+
+    def _sharing_units(self, space: SplitSpace, units: int) -> tuple[QueryPlan, float] | None:
+        """The split with the least work, with operators that share units and heavy joins on several of them; and the
+        share of its time that the busiest unit needs. None if nothing would be shared.
+
+        Where one operator has most of the work, units of their own for the others would be idle.
+        """
+        capacity = self.capacity.for_window(space.query.window_us)
+        split = next(least_work_splits(space, capacity))
+        if not 1 < len(split) <= units:
+            return None
+        plan = Plan((to_plan(space, assign_units(space, split, len(split), capacity, self.reading)),))
+        loads = self._loads(plan.parts[0])
+        rates = space.rates
+
+        def rate(_: int, operator: PlanOperator) -> float:
+            return value_of(rates.formula(operator.sub_query.aliases, operator.sub_query.closed).log_at(0.0))
+
+        part = packed(plan, units, lambda _, operator: loads[operator.name], rate).parts[0]
+        if sum(operator.units for operator in part.operators if operator.inputs) <= units:
+            return None
+        known = self.statistics[space.query]
+        priced = price_plan(part, known, self.capacity, reading=self.reading, model=self.model)
+        return part, value_of(-workload_log_scaling([priced], units))
 
     def _choices(self, space: SplitSpace, units: int, capacity: Capacity) -> list[Choice]:
         return ranked(space, units, capacity, self.reading, processors=self.processors, seed=self.seed)

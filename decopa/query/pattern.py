@@ -7,10 +7,11 @@ derived in `analysis`; here live only the nodes and what concerns one node at a 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from decopa.errors import QueryError
+from decopa.query.conditions.predicate import Location
 from decopa.query.names import duration_text, is_plain, quoted
 
 #: Stands for every event type, as in `* a`.
@@ -29,6 +30,7 @@ class EventRef:
     alias: str
     others: tuple[str, ...] = ()
     delay_us: int = 0
+    at: Location | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not 0 <= self.delay_us < 2**61:

@@ -18,7 +18,8 @@ def part_summaries(
     queries: Sequence[Query], result: RunResult, planning: Planning, *, busy: bool = False
 ) -> list[PartSummary]:
     """One for each part of the plan; with `busy` also the share of the run that its units should have been busy."""
-    statistics = per_part(result.plan, queries, result.statistics)
+    changed = any(one.given_up is None for one in result.switches)  # predictions are about a whole run of one plan
+    statistics = per_part(result.plan, queries, () if changed else result.statistics)
     known = [one for one in statistics if one is not None]
     shares: list[dict[str, float]] = [{} for _ in result.plan.parts]
     if busy and len(known) == len(statistics) and result.seconds > 0:
@@ -37,7 +38,8 @@ def part_summaries(
 
 def sustainable_rate(queries: Sequence[Query], result: RunResult, planning: Planning) -> Sustainable | None:
     """The highest event rate that the plan should sustain, if statistics tell."""
-    statistics = per_part(result.plan, queries, result.statistics)
+    changed = any(one.given_up is None for one in result.switches)  # predictions are about a whole run of one plan
+    statistics = per_part(result.plan, queries, () if changed else result.statistics)
     known = [one for one in statistics if one is not None]
     if not known or len(known) < len(statistics):
         return None

@@ -215,6 +215,8 @@ def figures(
     spilled = max(result.operators, key=lambda report: report.most_spilled_bytes, default=None)
     if spilled is not None and spilled.most_spilled_bytes:
         lines.append(("spilled", f"up to {spilled.most_spilled_bytes / 2**20:,.0f} MiB by a unit of {spilled.name}"))
+    for number, switch in enumerate(result.switches, 1):
+        lines.append((f"change {number}", str(switch)))
     latency = result.latency
     if latency.count:
         shown = f"p50 {time_text(latency.p50_s)}, p99 {time_text(latency.p99_s)}, max {time_text(latency.max_s)}"

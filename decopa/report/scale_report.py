@@ -16,6 +16,9 @@ from decopa.runs.scaling.scale_points import Point, baseline_of, gain, gain_over
 
 _HEADER = ("strategy", "units", "used", "measured/s", "predicted/s", "error", "gain", "pred.", "p50", "p99", "busiest")
 EMULATED = "emulated: units take as long as ones of the declared capacity would; rates are theirs, not this machine's"
+MACHINES = (
+    "bytes that left each machine while the largest sustained rate was offered; predicted: rows that its plan sends"
+)
 #: Okabe and Ito's colours, with a marker each: for colour-blind readers and for print.
 STYLES = {
     "decopa": ("#0072B2", "o"),
@@ -56,11 +59,42 @@ def rows_of(points: Sequence[Point]) -> list[tuple[str, ...]]:
 
 def text_table(points: Sequence[Point]) -> str:
     """The points, aligned for a terminal; ends in a newline."""
-    return "\n".join([table.text_table(_HEADER, rows_of(points)), *_notes(points)]) + "\n"
+    lines = [table.text_table(_HEADER, rows_of(points)), *_notes(points)]
+    machines = machine_rows(points)
+    lines += ["", table.text_table(_MACHINE_HEADER, machines), MACHINES] if machines else []
+    return "\n".join(lines) + "\n"
 
 
 def markdown_table(points: Sequence[Point]) -> str:
-    return "\n".join([table.markdown_table(_HEADER, rows_of(points)), "", *_notes(points)]) + "\n"
+    lines = [table.markdown_table(_HEADER, rows_of(points)), "", *_notes(points)]
+    machines = machine_rows(points)
+    lines += ["", table.markdown_table(_MACHINE_HEADER, machines), "", MACHINES] if machines else []
+    return "\n".join(lines) + "\n"
+
+
+_MACHINE_HEADER = ("strategy", "units", "machine", "sent", "predicted", "CPU limit reached", "processes")
+
+
+def machine_rows(points: Sequence[Point]) -> list[tuple[str, ...]]:
+    """A row for each machine of each point; none where everything ran on one machine."""
+    return [
+        (
+            point.strategy,
+            str(point.units),
+            machine["address"],
+            _megabytes(machine["sent_bytes"]),
+            _megabytes(machine["predicted_bytes"]),
+            "-" if machine["throttled"] is None else f"{machine['throttled']:.0%} of the time",
+            ", ".join(machine["processes"]) or "-",
+        )
+        for point in points
+        if len(point.machines) > 1
+        for machine in point.machines
+    ]
+
+
+def _megabytes(size: float) -> str:
+    return f"{size / 1e6:,.2f} MB"
 
 
 def _notes(points: Sequence[Point]) -> list[str]:
@@ -112,7 +146,10 @@ def results_document(points: Sequence[Point], settings: Mapping[str, Any]) -> st
 
 
 def write_plots(points: Sequence[Point], folder: Path, title: str) -> list[Path]:
-    """throughput.png, gain.png, latency.png and predicted.png; DecoPaError if matplotlib is not installed."""
+    """throughput.png, gain.png, latency.png, predicted.png and, of several machines, machines.png.
+
+    DecoPaError if matplotlib is not installed.
+    """
     try:
         import matplotlib as mpl
 
@@ -163,7 +200,33 @@ def write_plots(points: Sequence[Point], folder: Path, title: str) -> list[Path]
         )
     draw("latency.png", "latency, s", [(", p50", lambda one: one.p50_s, "-"), (", p99", lambda one: one.p99_s, "--")])
     paths.append(_predicted_plot(points, folder / "predicted.png", title, pyplot))
+    if machine_rows(points):
+        paths.append(_machines_plot(points, folder / "machines.png", title, pyplot))
     return paths
+
+
+def _machines_plot(points: Sequence[Point], path: Path, title: str, pyplot: Any) -> Path:
+    """Megabytes that left each machine beside those predicted, and the share of the time that its CPU was at its limit:
+    a group of bars for each point."""
+    shown = [point for point in points if len(point.machines) > 1]
+    figure, (upper, lower) = pyplot.subplots(2, 1, figsize=(7.2, 6), sharex=True, layout="constrained")
+    labels: list[str] = []
+    for point in shown:
+        for machine in point.machines:
+            place = len(labels)
+            colour, _ = STYLES.get(point.strategy, ("#000000", "."))
+            upper.bar(place - 0.2, machine["sent_bytes"] / 1e6, 0.4, color=colour)
+            upper.bar(place + 0.2, machine["predicted_bytes"] / 1e6, 0.4, color="#BBBBBB")
+            lower.bar(place, 100 * (machine["throttled"] or 0.0), 0.6, color=colour)
+            labels.append(f"{point.strategy} {point.units}\n{machine['address']}")
+    upper.set(title=f"{title}: sent by each machine (grey: predicted)", ylabel="MB")
+    lower.set(ylabel="% of the time at the CPU limit", ylim=(0, 100))
+    lower.set_xticks(range(len(labels)), labels, rotation=90, fontsize=6)
+    for axes in (upper, lower):
+        axes.grid(alpha=0.3, axis="y")
+    _save(figure, path)
+    pyplot.close(figure)
+    return path
 
 
 def _predicted_plot(points: Sequence[Point], path: Path, title: str, pyplot: Any) -> Path:

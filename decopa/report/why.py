@@ -6,7 +6,7 @@ import html
 from collections.abc import Iterator
 
 from decopa.report.tree import printable
-from decopa.runs.why.parts import Branch, Stage, Why
+from decopa.runs.why.parts import Branch, Miss, Stage, Why
 
 
 def why_text(why: Why) -> str:
@@ -28,8 +28,7 @@ def _lines(why: Why) -> Iterator[str]:
         for one in branch.blocking:
             yield f"  {one.negation}: {one.blocked:,} of {one.matches:,} blocked"
             for miss in one.examples:
-                ids = ", ".join(f"{alias} = {value}" for alias, value in miss.events.items())
-                yield f"    {miss.text}: {ids}"
+                yield f"    {miss.text}: {_ids(miss)}"
     if why.relaxations:
         yield ""
         yield "what would give matches"
@@ -53,8 +52,11 @@ def _stage(stage: Stage) -> Iterator[str]:
         yield f"    {lost.condition}: {lost.in_order:,} rejected in turn, {lost.alone:,} alone"
     yield f"    survived: {stage.survived:,}"
     for miss in stage.misses:
-        ids = ", ".join(f"{alias} = {value}" for alias, value in miss.events.items())
-        yield f"    nearest miss, {miss.condition}: {miss.text} ({ids})"
+        yield f"    nearest miss, {miss.condition}: {miss.text} ({_ids(miss)})"
+
+
+def _ids(miss: Miss) -> str:
+    return ", ".join(f"{alias} = {value}" for alias, value in miss.events.items())
 
 
 def why_page(whys: tuple[Why, ...]) -> str:
@@ -74,23 +76,37 @@ def why_page(whys: tuple[Why, ...]) -> str:
             parts.append(_table(["position", "events", "pass their own conditions"], [
                 [f"{one.type} {one.alias}", f"{one.events:,}", f"{one.passing:,}"] for one in branch.positions
             ]))  # fmt: skip
+            parts += _condition_tables(branch)
             for stage in branch.stages:
                 parts.append(f"<h3>{_text(stage.sub_query)}: {stage.survived:,} of {stage.candidates:,} survived</h3>")
                 rows = [["window", f"{stage.outside_window:,}", f"{stage.outside_window:,}"]]
                 rows += [[lost.condition, f"{lost.in_order:,}", f"{lost.alone:,}"] for lost in stage.rejections]
                 parts.append(_table(["condition", "rejected in turn", "alone"], rows))
-                misses = [
-                    [miss.condition, miss.text, ", ".join(f"{alias} = {value}" for alias, value in miss.events.items())]
-                    for miss in stage.misses
-                ]
+                misses = [[miss.condition, miss.text, _ids(miss)] for miss in stage.misses]
                 if misses:
                     parts.append(_table(["nearest miss", "by how much", "events"], misses))
+            for one in branch.blocking:
+                parts.append(f"<h3>{_text(one.negation)} blocks {one.blocked:,} of {one.matches:,}</h3>")
+                examples = [[miss.text, _ids(miss)] for miss in one.examples]
+                parts += [_table(["example", "events"], examples)] if examples else []
         if why.relaxations:
             rows = [
                 [one.change, "not counted" if one.matches is None else f"{one.matches:,}"] for one in why.relaxations
             ]
             parts.append("<h2>What would give matches</h2>" + _table(["change", "matches"], rows))
     return "\n".join(parts) + "\n"
+
+
+def _condition_tables(branch: Branch) -> Iterator[str]:
+    """What the conditions on single positions and between members reject."""
+    own = [
+        [lost.condition, f"{lost.in_order:,}", f"{lost.alone:,}"] for one in branch.positions for lost in one.rejections
+    ]
+    if own:
+        yield _table(["condition on one event", "rejected in turn", "alone"], own)
+    if branch.members:
+        rows = [[one.condition, f"{one.in_order:,}"] for one in branch.members]
+        yield _table(["between members", "pairs rejected"], rows)
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:

@@ -43,7 +43,7 @@ def run_spec(
         start = early.begin if spec.runtime == "ray" else nothing
         prepared = prepare(spec, queries, events, predictions=predictions, phase=watch.phase, checked=start)
         result = execute(prepared, watch, early=early)
-    return replace(result, start_s=time.perf_counter() - began - result.seconds)
+    return replace(result, start_s=result.began_at - began)
 
 
 def execute(

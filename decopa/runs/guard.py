@@ -44,6 +44,7 @@ class Guard:
     _started_s: float | None = None
     _next_s: float = 0.0
     _told: dict[tuple[int, str], int] = field(default_factory=dict)
+    _compared_before: int = 0
 
     @classmethod
     def of(
@@ -111,7 +112,7 @@ class Guard:
             for report in mine:
                 self._compare(at, report)
         done = [(report.comparisons, at, report) for at, mine in enumerate(reports) for report in mine]
-        total = sum(count for count, _, _ in done)
+        total = self._compared_before + sum(count for count, _, _ in done)
         seconds = now - self._started_s
         if not done:
             return
@@ -126,6 +127,12 @@ class Guard:
                 f"the run has taken {seconds:.1f} s, more than the limit of {self.limits.max_seconds:g} s "
                 f"(--max-seconds, Limits.max_seconds); {self._state(at, worst)}; {_WHAT_TO_DO}"
             )
+
+    def plan_changed(self, plan: Plan, earlier: Sequence[OperatorReport]) -> None:
+        """Another plan runs, for which nothing is predicted; limits count on."""
+        self.plan, self.expected = plan, [None] * len(plan.parts)
+        self._told.clear()
+        self._compared_before = sum(report.comparisons for report in earlier)
 
     def _compare(self, at: int, report: OperatorReport) -> None:
         expected = self.expected[at]

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import random
 import time
+from dataclasses import replace
 
 from actors.sinks.outlet import OutletSpec
+from cluster.change.runtime import AdaptingRuntime
 from cluster.local import LocalRuntime
+from decopa.runs.adapting import adapting_runtime
 from decopa.runs.delivery import NO_MATCHES, Found
 from decopa.runs.guard import Guard
 from decopa.runs.prepare import Prepared
@@ -21,7 +24,28 @@ def run_here(
     in the matches."""
     watch.phase("running")
     started = time.perf_counter()
-    local = LocalRuntime(
+    local = _runtime(prepared, watch, guard, outlet, interleaving)
+    local.run(watch.progress if watch.recorder is None else watch.recorder.watching(watch.progress))
+    outcomes = local.outcomes
+    seconds = time.perf_counter() - started
+    for name, why in local.dropped.items():
+        guard.warnings.append(f"query {name} was dropped and has no result: {why}")
+    result = RunResult(NO_MATCHES, local.events, seconds, local.reports(), prepared.plan, began_at=started)
+    if isinstance(local, AdaptingRuntime):
+        switches, earlier = tuple(local.loop.switches), local.earlier_reports()
+        result = replace(result, plan=local.plan, switches=switches, earlier_operators=earlier)
+    return Found(result, outcomes)
+
+
+def _runtime(
+    prepared: Prepared, watch: Watch, guard: Guard, outlet: OutletSpec, interleaving: random.Random | None
+) -> LocalRuntime:
+    adapt = prepared.spec.adapt
+    if adapt is not None:
+        return adapting_runtime(
+            prepared, adapt, outlet=outlet, watch=guard, interleaving=interleaving, tell=watch.changed
+        )
+    return LocalRuntime(
         prepared.plan,
         prepared.source,
         batch_size=prepared.spec.trace.batch_size,
@@ -30,9 +54,3 @@ def run_here(
         outlet=outlet,
         watch=guard,
     )
-    local.run(watch.progress if watch.recorder is None else watch.recorder.watching(watch.progress))
-    outcomes = local.outcomes
-    seconds = time.perf_counter() - started
-    for name, why in local.dropped.items():
-        guard.warnings.append(f"query {name} was dropped and has no result: {why}")
-    return Found(RunResult(NO_MATCHES, local.events, seconds, local.reports(), prepared.plan), outcomes)

@@ -13,6 +13,7 @@ from decopa.errors import (
     CheckpointError,
     DecoPaError,
     DeployError,
+    PlanError,
     QueryError,
     StatisticsError,
     TraceError,
@@ -22,6 +23,7 @@ from decopa.planning.plan import Plan
 from decopa.query.binding import bind, missing_types
 from decopa.query.conditions.constant import constant_notices
 from decopa.query.conditions.predicate import attributes
+from decopa.query.pattern import leaves
 from decopa.query.query import Query
 from decopa.runs.folder import check_folder
 from decopa.runs.guard import Guard
@@ -95,6 +97,7 @@ def prepare(
     check_alternatives(queries, way)
     check_delivery(spec, queries, way)
     check_limit_policy(spec, way)
+    check_adapt(spec)
     absent = _absent_types(queries, opened.source, required=spec.trace.require_types)
     _check_conditions(queries, opened)
     checked()
@@ -202,6 +205,21 @@ def check_limit_policy(spec: RunSpec, way: Way) -> None:
         raise DecoPaError("--on-limit drop-query goes with one output file, not with a folder of parts")
 
 
+def check_adapt(spec: RunSpec) -> None:
+    """Refuses what cannot be built again in the middle of a stream, or could not be undone."""
+    if spec.adapt is None:
+        return
+    if spec.limits.spill is not None:
+        raise DecoPaError(
+            "--adapt and --spill exclude each other: a new plan is built in memory beside the old one; leave one out"
+        )
+    if spec.limits.on_limit == "drop-query":
+        raise DecoPaError("--adapt and --on-limit drop-query exclude each other: a plan is changed as a whole")
+    if spec.adapt.units is not None and not spec.adapt.units[0] <= (spec.planning.units or 1) <= spec.adapt.units[1]:
+        fewest, most = spec.adapt.units
+        raise PlanError(f"a run that takes {fewest} to {most} units cannot begin with {spec.planning.units or 1}")
+
+
 def _absent_types(queries: Sequence[Query], source: TraceSource, *, required: bool) -> tuple[str, ...]:
     """A type that never occurs is most likely a typing error: its query finds nothing."""
     missing = dict.fromkeys(name for query in queries for name in missing_types(query, source.schema))
@@ -209,9 +227,15 @@ def _absent_types(queries: Sequence[Query], source: TraceSource, *, required: bo
     if missing and required:
         shown = ", ".join(types[:20]) + (f" and {len(types) - 20:,} more" if len(types) > 20 else "")
         named = ", ".join(f"'{name}'" for name in missing)
+        events = (
+            event for query in queries for event in leaves(query.pattern) if not missing.keys().isdisjoint(event.types)
+        )
+        at = next((event.at for event in events), None)
+        where = {} if at is None else {"line": at.line, "column": at.column}
         raise QueryError(
             f"no event of type {named} in {source.name}; its types are {shown}; correct the query, or name another "
-            "column with --type"
+            "column with --type",
+            **where,
         )
     return tuple(f"no event of type '{name}' in the trace{did_you_mean(name, types)}" for name in missing)
 

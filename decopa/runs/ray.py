@@ -34,5 +34,6 @@ def run_on_ray(prepared: Prepared, watch: Watch, guard: Guard, outlet: OutletSpe
         prepared.plan,
         latency=found.latency,
         dashboard=dashboard,
+        began_at=found.began_at,
     )
     return Found(result, found.matches)

@@ -15,6 +15,7 @@ from actors.reports import OperatorReport
 from actors.sinks.outlet import OutletSpec
 from actors.sinks.sink import bound_aliases
 from actors.sinks.summary import Groups, merged, summary_table
+from cluster.change.switches import PlanSwitch
 from costmodel.statistics import Statistics
 from decopa.errors import DecoPaError, DecoPaWarning
 from decopa.planning.plan import Plan
@@ -34,13 +35,15 @@ class RunResult:
     """The matches of a run and what it took to find them.
 
     `seconds` are those of the run itself; `start_s` is the time before its first event, for opening, measuring,
-    planning and starting. `statistics` has one entry for each query, None where there are none. Latency is measured on
-    Ray only. `span_us` is the time from the first to the last event. `bad_rows` were left out (see `BadRows`).
+    planning and starting; `began_at` is what the process's clock said then. `statistics` has one entry for each query,
+    None where there are none. Latency is measured on Ray only. `span_us` is the time from the first to the last event.
+    `bad_rows` were left out (see `BadRows`).
     `warnings` are the notices that a user should act on. `published` counts the matches of a run with checkpoints,
     which are in the parts of its folder and not in the table, as are those of a run that wrote a `folder`. `counted` is
     their number if only that, or figures, were asked for. `by_query` has the matches, or figures, of each query by
     its name, in columns of its own; where all of them together have more than `MOST_COLUMNS`, `matches` says of each
-    only which query it is of, and when it began and ended.
+    only which query it is of, and when it began and ended. Where the plan followed the stream, `switches` are the
+    changes, `plan` and `operators` those of the last plan, and `earlier_operators` those of the plans before.
     """
 
     matches: pa.Table
@@ -57,10 +60,13 @@ class RunResult:
     span_us: int = 0
     bad_rows: int = 0
     start_s: float = 0.0
+    began_at: float = field(default=0.0, repr=False, compare=False)
     published: int | None = None
     folder: MatchFolder | None = None
     counted: int | None = None
     by_query: Mapping[str, pa.Table] = field(default_factory=dict, repr=False)
+    switches: tuple[PlanSwitch, ...] = ()
+    earlier_operators: tuple[OperatorReport, ...] = ()
     explain: Callable[[], tuple[Why, ...]] | None = field(default=None, repr=False, compare=False)
 
     def why(self) -> tuple[Why, ...]:
@@ -87,7 +93,7 @@ class RunResult:
     @property
     def comparisons(self) -> int:
         """Pairs of events or partial matches that were compared."""
-        return sum(report.comparisons for report in self.operators)
+        return sum(report.comparisons for report in (*self.earlier_operators, *self.operators))
 
     def warn(self, stacklevel: int = 3) -> None:
         """Shows what a user should act on as Python warnings."""

@@ -26,6 +26,7 @@ from decopa.choices import (
     Reading,
 )
 from decopa.errors import DecoPaError, PlanError, did_you_mean
+from decopa.planning.change.options import Adapt
 from decopa.planning.plan import Plan
 from shuffler.rows.events import TraceColumns
 from shuffler.source.dead_letters import BadRows
@@ -130,7 +131,7 @@ class RunSpec:
     """One run. `runtime` None means Ray if units, a cluster, Spark or checkpoints are asked for, else this process.
 
     `order` is that of the matches, one of `ORDERS`; None means canonical for a table or file. With `count` the result
-    is the number of matches, which are not made.
+    is the number of matches, which are not made. With `adapt` the plan follows the stream while the run goes on.
     """
 
     trace: TraceOptions = field(default_factory=TraceOptions)
@@ -142,6 +143,7 @@ class RunSpec:
     checkpoints: Checkpoints | None = None
     order: str | None = None
     count: bool = False
+    adapt: Adapt | None = None
 
     def __post_init__(self) -> None:
         if self.order is not None and self.order not in ORDERS:

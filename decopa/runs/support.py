@@ -34,6 +34,7 @@ _CHECKPOINTS = (Way.CHECKPOINTS, Way.LIVE_CHECKPOINTS)
 _IN_PARTS = (Way.CHECKPOINTS, Way.STREAM, *_LIVE)
 _STORED = (Way.LOCAL, Way.RAY, Way.CHECKPOINTS, Way.SPARK)
 _IN_PROCESS = (Way.LOCAL, Way.LIVE_LOCAL)
+_NOT_IN_PROCESS = tuple(way for way in Way if way not in _IN_PROCESS)
 _NO_RAY = "is about Ray; leave it out, or use --runtime ray"
 _NOT_LIVE = "is about live streams; leave it out, or read one with --trace -"
 _OWN_PACE = "replays stored traces; a live stream has its own pace: leave it out"
@@ -165,6 +166,12 @@ OPTIONS: tuple[Option, ...] = (
         "Output.max_bytes",
         lambda spec: spec.output is not None and spec.output.max_bytes != DEFAULT_MAX_FOLDER_BYTES,
         _on(_IN_PARTS, "limits folders that are published at the end; leave it out"),
+    ),
+    Option(
+        "--adapt",
+        "adapt",
+        lambda spec: spec.adapt is not None,
+        _on(_NOT_IN_PROCESS, "changes plans in one process so far; add --runtime local, or leave it out"),
     ),
 )
 

@@ -34,3 +34,5 @@ class Watch:
     #: A run with checkpoints ends with one once this is set.
     stop: threading.Event | None = None
     warn: Callable[[str], None] = _ignore
+    #: Gets a line when the plan has been changed.
+    changed: Callable[[str], None] = _ignore

@@ -10,7 +10,7 @@ import argparse
 import os
 import statistics
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cluster.measure.calibrate import calibrate_cluster, calibration_spec
@@ -75,7 +75,8 @@ def _check(case: Case, args: argparse.Namespace) -> Checked:
     for line in summary(calibration):
         print(f"{case.name}: {line[0]} {line[1]}", file=sys.stderr, flush=True)
     known = [one.statistics for one in measure([query], source)]
-    settings = ScaleSettings(calibration.capacity, objective=Objective.BUSY, seconds=args.seconds, most_trials=6)
+    capacity = replace(calibration.capacity, objective=Objective.BUSY)
+    settings = ScaleSettings(capacity, seconds=args.seconds, most_trials=6)
     point = ScaleTest([query], known, source, settings).measure(PointKey("centralized", 1))
     shown = "-" if point.error is None else f"{point.error:+.1%}"
     print(f"{case.name}: {point.measured:,.4g}/s, calibrated {point.predicted:,.4g}/s ({shown})", file=sys.stderr)

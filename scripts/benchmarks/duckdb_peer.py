@@ -1,4 +1,4 @@
-"""DuckDB on one thread: the same queries in SQL, with the window rewritten to time buckets.
+"""DuckDB, mostly on one thread: the same queries in SQL, with the window rewritten to time buckets.
 
 Time is cut into buckets of one window. The last event of a pattern, the rarest, keeps its own bucket; every earlier
 event is copied into the buckets in which such an event may lie (its own and the next; for AND also the one before), so
@@ -32,11 +32,11 @@ class DuckDBResult:
 class DuckDBPeer:
     """One in-memory database with the workload's events in it."""
 
-    def __init__(self, workload: Workload) -> None:
+    def __init__(self, workload: Workload, *, threads: int = 1) -> None:
         self._workload = workload
         self._sql = match_query(workload.family, workload.window_us)
         self._connection = duckdb.connect()
-        self._connection.execute("SET threads = 1")
+        self._connection.execute(f"SET threads = {threads}")
         self._connection.execute("SET preserve_insertion_order = false")
         self._connection.register("trace", workload.events)
         self._connection.execute("CREATE TABLE events AS SELECT * FROM trace")

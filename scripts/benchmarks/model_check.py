@@ -54,9 +54,9 @@ def main() -> int:
     parser.add_argument("--units", type=int, default=4, help="processing units of every plan (default: 4)")
     parser.add_argument("--rates", type=int, default=99, help="queries whose sustainable rate is measured, too")
     parser.add_argument("--seconds", type=float, default=6.0, help="window of observation (default: 6)")
-    parser.add_argument("--only", default="", help="cases whose name contains this")
+    parser.add_argument("--only", default="", help="cases whose name contains one of these (commas between them)")
     args = parser.parse_args()
-    cases = [case for case in all_cases() if args.only in case.name]
+    cases = [case for case in all_cases() if any(part in case.name for part in args.only.split(","))]
     found = [Checked(case, _loads(case, args)) for case in cases]
     if args.rates:
         chosen = [one.case for one in found][:: max(1, len(found) // args.rates)][: args.rates]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+#: The two excerpts of the Google trace, which are days apart and have different types.
+_SEGMENTS = {"google": 1, "google 2": 2}
 _FITS = "{0}.memory_request >= {1}.memory_request AND {0}.cpu_request >= {1}.cpu_request"
 
 
@@ -28,13 +30,17 @@ class RegretCase:
     def table(self, shared: Path) -> pa.Table:
         if self.stream == "citibike":
             return _days(shared, self.size)
-        if self.stream == "google":
-            return _seconds(shared, self.size)
+        if self.stream in _SEGMENTS:
+            return _seconds(shared, self.size, _SEGMENTS[self.stream])
         return made_stream(self.stream, int(self.size))
 
     @property
     def id_column(self) -> str:
-        return "event_id" if self.stream in ("citibike", "google") else "id"
+        return "event_id" if self.is_real else "id"
+
+    @property
+    def is_real(self) -> bool:
+        return self.stream == "citibike" or self.stream in _SEGMENTS
 
 
 @cache
@@ -45,9 +51,9 @@ def _days(shared: Path, days: float) -> pa.Table:
 
 
 @cache
-def _seconds(shared: Path, seconds: float) -> pa.Table:
+def _seconds(shared: Path, seconds: float, segment: int) -> pa.Table:
     table = pq.read_table(shared / "data" / "google_cluster.parquet")
-    table = table.filter(pc.equal(table["segment"], pa.scalar(1, pa.int8())))
+    table = table.filter(pc.equal(table["segment"], pa.scalar(segment, pa.int8())))
     end = pc.min(table["ts"]).as_py() + int(seconds * 1e6)
     return table.filter(pc.less(table["ts"], end))
 
@@ -152,3 +158,31 @@ def made_cases() -> list[RegretCase]:
 
 def all_cases() -> list[RegretCase]:
     return real_cases() + made_cases()
+
+
+def paper_cases() -> list[RegretCase]:
+    """The six queries of the paper's Table 3 in several windows, at several distances, with and without a condition
+    between KL members. Two types of Citi Bike's Q1 and Q2 are not in the trace: E stands for C, and B for F."""
+    q1, q2 = "AND(D sy, E vl, A so, B lo, H lc)", "SEQ(D sy, H lc, AND(E ly, B vly))"
+    q3 = "AND(E ly, KL(D sy), A so, H lc)"
+    bikes = [
+        *(("Q1", q1, "sy vl so lo lc", "", *rest) for rest in ((3, 1, 3), (4, 3, 3), (5, 6, 3), (6, 24, 6))),
+        *(("Q2", q2, "sy lc ly vly", "", *rest) for rest in ((3, 1, 2), (4, 3, 2), (5, 6, 3), (6, 24, 3))),
+        *(("Q3", q3, "ly sy so lc", "", *rest) for rest in ((3, 3, 3), (4, 12, 3), (5, 24, 6), (6, 24, 12))),
+        *(("Q3 members apart", q3, "ly sy so lc", "sy", *rest) for rest in ((3, 6, 3), (4, 24, 3), (6, 24, 12))),
+    ]
+    found = [
+        _bikes(f"{name} {kilometres} km {hours} h", pattern, _apart(aliases, kilometres, members), f"{hours} h", days)
+        for name, pattern, aliases, members, kilometres, hours, days in bikes
+    ]
+    every = {
+        "Q1": ("AND(A s, SEQ(E e1, C e2), G f)", "s-e1 s-e2 s-f e1-e2 e1-f e2-f", (20, 60, 120), "google 2"),
+        "Q2": ("AND(D d, C c, I i, E e)", "d-c d-i d-e c-i c-e i-e", (60, 300, 600), "google"),
+        "Q3": ("AND(KL(D s), B q, I l)", "s-l s-q l-q", (30, 60, 120), "google"),
+        "Q3 members": ("AND(KL(D s), B q, I l)", "s-l s-q l-q s-s", (60, 120, 300), "google"),
+    }
+    for name, (pattern, pairs, windows, stream) in every.items():
+        for seconds in windows:
+            one = _google(f"{name} {seconds} s", pattern, pairs, f"{seconds} s", 6_000)
+            found.append(replace(one, stream=stream))
+    return [replace(case, name=f"paper {case.name}") for case in found]

@@ -66,11 +66,12 @@ def simulate(
     batches: int = 200,
     window: int = 4,
     costs: Costs | None = None,
+    offered: float | None = None,
 ) -> Simulated:
     """The rate at which a plan takes `batches` batches of events, if its operators do what is `expected` of them over
-    `events` events."""
+    `events` events. They come at `offered` events per second, or all at once."""
     return _Simulation(_processes(plan, expected, events, capacity, shufflers, costs or Costs()), batch, window,
-                       costs or Costs()).run(shufflers, batches)  # fmt: skip
+                       costs or Costs()).run(shufflers, batches, offered)  # fmt: skip
 
 
 def _processes(
@@ -118,22 +119,42 @@ class _Simulation:
     def __init__(self, processes: dict[str, _Process], batch: int, window: int, costs: Costs) -> None:
         self._processes, self._batch, self._window, self._costs = processes, batch, window, costs
         self._in_flight: dict[tuple[str, str], int] = {}
+        #: (moment, number, process): when a process is done with a message, or, with a number below 0, a batch comes.
         self._done: list[tuple[float, int, str]] = []
         self._now_s, self._messages = 0.0, 0
 
-    def run(self, shufflers: int, batches: int) -> Simulated:
-        for number, name in enumerate(list(self._processes)[:shufflers]):
-            mine = batches // shufflers + (number < batches % shufflers)
-            self._processes[name].inbox.extend([("", float(self._batch))] * mine)
-            self._begin(self._processes[name])
-        while self._done:
-            self._now_s, _, name = heapq.heappop(self._done)
-            self._processes[name].at_work = False
-            self._send(self._processes[name])
+    def run(self, shufflers: int, batches: int, offered: float | None) -> Simulated:
+        names = list(self._processes)[:shufflers]
+        for number in range(batches):
+            due_s = 0.0 if offered is None else number * self._batch / offered
+            heapq.heappush(self._done, (due_s, number - batches, names[number % shufflers]))
+        while self._done or self._flush_rest():
+            self._now_s, number, name = heapq.heappop(self._done)
+            process = self._processes[name]
+            if number < 0:
+                process.inbox.append(("", float(self._batch)))
+                self._begin(process)
+            else:
+                process.at_work = False
+                self._send(process)
         busiest = max(self._processes.values(), key=lambda one: one.busy_s)
         return Simulated(
             batches * self._batch / self._now_s, busiest.name, busiest.busy_s / self._now_s, self._messages
         )
+
+    def _flush_rest(self) -> bool:
+        """At the end of the stream, the first process that still holds rows sends them; False if none does."""
+        for process in self._processes.values():
+            rest = [(target, rows) for target, (rows, _) in process.held.items() if rows > 0]
+            if rest:
+                process.held = {}
+                process.unsent, process.working_for = rest, ""
+                seconds = len(rest) * self._costs.message_s
+                process.busy_s += seconds
+                self._messages += 1
+                heapq.heappush(self._done, (self._now_s + seconds, self._messages, process.name))
+                return True
+        return False
 
     def _begin(self, process: _Process) -> None:
         """Takes up the next message, if there is one and the last has been dealt with."""

@@ -13,12 +13,14 @@ import pyarrow.parquet as pq
 import decopa
 from decopa.traces.synthetic import SyntheticSpec
 
-#: Joins on several units, a NOT that holds matches back over checkpoints, a Kleene closure whose groups grow over them.
+#: Joins on several units, a NOT that holds matches back over checkpoints, a Kleene closure whose groups grow over them,
+#: a NEXT whose inputs are hashed and whose first events wait for their successors.
 QUERIES = (
     """QUERY q PATTERN SEQ(A a, AND(B b, C c), NOT(D d))
     WHERE a.x < b.x * 0.3 AND a.y < c.y * 0.3 AND a.s = c.s AND a.k = d.k WITHIN 300 ms RETURN a.s""",
     """QUERY q PATTERN SEQ(A a, KL(B b), C c) WHERE a.k = b.k AND b.k = c.k AND a.x < c.x WITHIN 150 ms RETURN a.s""",
     """QUERY q PATTERN SEQ(A a, B b, C c) WHERE a.k = b.k AND b.x < c.x * 0.2 WITHIN 150 ms RETURN b.s""",
+    """QUERY q PATTERN NEXT(A a, B b, C c) WHERE FILTER(b.k = a.k) AND FILTER(c.k = b.k) WITHIN 30 s RETURN a.s""",
 )
 
 

@@ -198,7 +198,7 @@ def measured_columns(batches: Sequence[EventBatch], form: EventFormat, strings: 
         last.type_names,
         {name: np.concatenate([batch.columns[name] for batch in batches]) for name in last.columns},
         form.schema.attributes,
-        {text: strings.pin(text) for text in list(strings.texts())},
+        strings.codes(),
     )
 
 

@@ -8,7 +8,6 @@ ever new strings (ids, say) needs memory for its window only.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -68,8 +67,9 @@ class StringPool:
                 del self._code_of[self._text_of.pop(code)]
         self._forget_above = max(FORGET_ABOVE, 2 * len(self._text_of))
 
-    def texts(self) -> Iterable[str]:
-        return self._code_of.keys()
+    def codes(self) -> dict[str, int]:
+        """The code of each string that is known now."""
+        return dict(self._code_of)
 
     def _intern(self, text: str) -> int:
         code = self._code_of.get(text)

@@ -24,7 +24,7 @@ from shuffler.rows.columns import MAX_TS_US, Ints, Place, timestamps_us
 from shuffler.rows.events import EventBatch, EventConverter, EventFormat, TraceColumns
 from shuffler.rows.strings import StringPool
 from shuffler.rows.times import guessed_unit, shown_time
-from shuffler.source.block import Block
+from shuffler.source.block import Block, gathered
 from shuffler.source.checks import Survey, check_rows, survey
 from shuffler.source.dead_letters import BadRows, DeadLetters, StreamLetters
 from shuffler.source.files import open_files
@@ -118,12 +118,18 @@ class TraceSource:
                     f"{self._reader.name} has no column '{name}'{did_you_mean(name, self.schema.attributes)}"
                 )
 
-    def batches(self, attributes: Collection[str], batch_size: int, *, skip: int = 0) -> Iterator[EventBatch]:
-        """The events after the first `skip` in time order, in batches of at most `batch_size`, with the attributes."""
+    def batches(
+        self, attributes: Collection[str], batch_size: int, *, skip: int = 0, gather: bool = False
+    ) -> Iterator[EventBatch]:
+        """The events after the first `skip` in time order, in batches of at most `batch_size`, with the attributes.
+
+        With `gather` events that arrive in smaller batches wait for others, for who does not wait for them.
+        """
         if batch_size < 1:
             raise ValueError(f"batch_size must be positive, got {batch_size}")
         first_ordinal = skip
-        for block in self.blocks(attributes, max(batch_size, BLOCK_ROWS), skip=skip):
+        blocks = self.blocks(attributes, max(batch_size, BLOCK_ROWS), skip=skip)
+        for block in gathered(blocks, batch_size) if gather else blocks:
             converted = self._converter.convert(block.rows, block.place, attributes, first_ordinal)
             for start in range(0, len(converted), batch_size):
                 yield converted.slice(start, min(start + batch_size, len(converted)))

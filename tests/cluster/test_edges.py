@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.edges import bytes_by_node, flows_between, place_by_edges
+from cluster.edges import Work, bytes_by_node, flows_between, place_by_edges
 from decopa.errors import DeployError
 from decopa.language.text.parser import parse
 from decopa.planning.plan import Plan
@@ -56,6 +57,37 @@ def test_no_single_move_or_exchange_saves_bytes(sizes: list[float], room: int) -
     for name, node in itertools.product(names, nodes):
         if list(homes.values()).count(node) < room:
             assert crossing(flows, homes | {name: node}) >= found * (1 - 1e-6) - 1e-6
+
+
+def test_the_heaviest_processes_get_the_fastest_nodes() -> None:
+    work = Work({"a": 9.0, "b": 3.0, "c": 1.0}, {"fast": 3.0, "slow": 1.0})
+    homes = place_by_edges(["a", "b", "c"], {("a", "c"): 100.0}, {"slow": 2, "fast": 1}, {}, work)
+    assert homes == {"a": "fast", "b": "slow", "c": "slow"}
+
+
+def test_a_slow_node_is_left_out_while_others_have_room() -> None:
+    work = Work({"a": 1.0, "b": 1.0}, {"old": 0.5})
+    assert "old" not in place_by_edges(["a", "b"], {}, {"old": 4, "n1": 1, "n2": 1}, {}, work).values()
+
+
+LOADS = st.lists(st.floats(0, 10), min_size=5, max_size=5)
+
+
+@given(LOADS, st.lists(st.floats(0.1, 4), min_size=3, max_size=3), st.lists(SIZES, min_size=10, max_size=10))
+def test_no_placement_lets_the_slowest_process_take_less_time(
+    loads: list[float], speeds: list[float], sizes: list[float]
+) -> None:
+    names, nodes = ["a", "b", "c", "d", "e"], {"n1": 2, "n2": 2, "n3": 2}
+    work = Work(dict(zip(names, loads, strict=True)), dict(zip(nodes, speeds, strict=True)))
+    flows = dict(zip(itertools.combinations(names, 2), sizes, strict=True))
+    homes = place_by_edges(names, flows, nodes, {}, work)
+    assert all(list(homes.values()).count(node) <= room for node, room in nodes.items())
+
+    def slowest(places: Iterable[str]) -> float:
+        return max(work.seconds(name, node) for name, node in zip(names, places, strict=True))
+
+    every = [one for one in itertools.product(nodes, repeat=5) if all(one.count(node) <= 2 for node in nodes)]
+    assert slowest(homes[name] for name in names) <= min(map(slowest, every)) * (1 + 1e-6)
 
 
 def test_flows_follow_rows_and_widths() -> None:

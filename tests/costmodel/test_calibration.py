@@ -15,6 +15,7 @@ from costmodel.calibration import (
     Measurement,
     NodeCalibration,
     fit_busy_model,
+    node_speeds,
 )
 from costmodel.capacity import Capacity
 from costmodel.costs import InputRate, OperatorLoad, join_load
@@ -63,6 +64,20 @@ def test_capacity_json_has_mean_spread_and_nodes_and_can_be_planned_with() -> No
     assert capacity.max_ingestion == pytest.approx(500_000)
     assert capacity.max_emission == pytest.approx(1e7)
     assert capacity.for_window(2_000_000).max_emission == pytest.approx(2e7)
+
+
+def test_nodes_have_speeds_as_shares_of_the_mean() -> None:
+    models = {"10.0.0.1 (abcdef)": BusyModel(1e-6, 1e-8, 1e-7), "10.0.0.2 (123456)": BusyModel(1e-6, 3e-8, 1e-7)}
+    nodes = [NodeCalibration(name, (model,), tuple(measured(model, LOADS))) for name, model in models.items()]
+    speeds = node_speeds(Calibration("PATTERN ...", tuple(nodes)).to_json())
+    assert speeds == {"10.0.0.1": pytest.approx(2.0), "10.0.0.2": pytest.approx(2 / 3)}
+    assert node_speeds(Capacity(5, 6).to_json()) == {}
+
+
+def test_a_node_without_speed_is_refused() -> None:
+    text = Capacity.per_second(5, 6).to_json({"nodes": [{"node": "n1", "kappa": 0.0}]})
+    with pytest.raises(StatisticsError, match=r"c\.json: the speed of a node"):
+        node_speeds(text, "c.json")
 
 
 def test_a_capacity_without_emission_is_written_as_before() -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
+import subprocess
 
 import pytest
 
 from tests.support.launched import Launched, rows, wait_until
 from tests.support.machines import LAPTOP
 
-pytestmark = [pytest.mark.launch, pytest.mark.slow]
+pytestmark = pytest.mark.launch
 RUN = ["run", "query.txt", "--trace", "/shared/rides.parquet", "--units", "6"]
 #: What listens on a node beside sshd, as docs/security.md lists it; workers' own ports lie from 10100 to 10999.
-OPEN_ON_ALL = {6379, 8076, 8077, 8078, 8079, 8090, 10001, 44217, 44227, 52365}
+OPEN_ON_WORKERS = {8076, 8077, 8078, 8079, 8090, 52365}
+OPEN_ON_HEAD = {*OPEN_ON_WORKERS, 6379, 10001, 44217, 44227}
+#: Of these, metrics answer without a token; nothing can be done through them.
+METRICS = {8090, 44217, 44227}
 
 
 def test_every_node_is_there(cluster: Launched) -> None:
@@ -38,6 +43,7 @@ def test_the_token_is_its_owners_and_nowhere_else(cluster: Launched) -> None:
         assert token not in machines.run(name, "ps axww -o args", user="root").stdout
 
 
+@pytest.mark.slow
 def test_without_the_token_nothing_answers(cluster: Launched) -> None:
     head = "10.77.0.1"
     cluster.machines.run(
@@ -54,13 +60,55 @@ def test_without_the_token_nothing_answers(cluster: Launched) -> None:
     assert "10.77.0.254" not in cluster.decopa(LAPTOP, ["cluster", "status", cluster.file]).stdout
 
 
-@pytest.mark.parametrize("name", ["n1", "n2"])
-def test_what_listens_is_what_the_documents_say(name: str, cluster: Launched) -> None:
+@pytest.mark.parametrize(("name", "listed"), [("n1", OPEN_ON_HEAD), ("n2", OPEN_ON_WORKERS)])
+def test_what_listens_is_what_the_documents_say(name: str, listed: set[int], cluster: Launched) -> None:
     found = cluster.machines.run(name, "ss -tlnH | awk '{print $4}'", user="root").stdout.split()
     ports = {int(one.rpartition(":")[2]) for one in found if not one.startswith("127.") and not one.endswith(":22")}
-    assert {port for port in ports if not 10100 <= port <= 10999} <= OPEN_ON_ALL
+    assert {port for port in ports if not 10100 <= port <= 10999} == listed
 
 
+@pytest.mark.slow
+def test_no_port_does_anything_for_who_has_no_token(cluster: Launched) -> None:
+    """From the laptop, with a home that has no token: a run, a job, an actor through the client port, a call to the
+    head's store of clusters. Workers' own ports want the token of their cluster, too."""
+    machines, python = cluster.machines, cluster.machines.python()
+    token = machines.run(LAPTOP, "cat ~/.ray/auth_token").stdout.strip()
+
+    def without(program: str) -> subprocess.CompletedProcess[str]:
+        line = f"mkdir -p /tmp/stranger; export HOME=/tmp/stranger; unset RAY_AUTH_MODE RAY_AUTH_TOKEN; {program}"
+        return machines.run(LAPTOP, line, check=False, timeout_s=120)
+
+    client = "import ray; ray.init('ray://10.77.0.1:10001'); print(ray.get(ray.remote(lambda: 42).remote()))"
+    done = without(f"timeout 60 {python} -W ignore -c {shlex.quote(client)}")
+    assert done.returncode != 0
+    assert "42" not in done.stdout
+    calls = {
+        6379: "ray.rpc.NodeInfoGcsService/GetAllNodeInfo",
+        8077: "ray.rpc.NodeManagerService/GetNodeStats",
+        8078: "ray.rpc.ReporterService/GetTraceback",
+        52365: None,
+    }
+    for port, method in calls.items():
+        if method is None:
+            asked = f"curl -s -o /dev/null -w '%{{http_code}}' http://10.77.0.1:{port}/api/job_agent/jobs/"
+            assert without(asked).stdout in ("401", "403", "404"), port
+            continue
+        call = f"""import grpc
+with grpc.insecure_channel("10.77.0.1:{port}") as channel:
+    try:
+        channel.unary_unary("/{method}")(b"", timeout=10)
+        print("answered")
+    except grpc.RpcError as err:
+        print(err.code().name)"""
+        assert without(f"{python} -W ignore -c {shlex.quote(call)}").stdout.strip() == "UNAUTHENTICATED", port
+    job = """curl -s -o /dev/null -w '%{http_code}' -X POST -H 'Content-Type: application/json' \
+        -d '{"entrypoint": "id"}' http://127.0.0.1:8265/api/jobs/"""
+    assert machines.run("n1", job).stdout == "401"
+    for port in METRICS:  # what they show is counts and names
+        assert token not in machines.run(LAPTOP, f"curl -s http://10.77.0.1:{port}/metrics || true").stdout
+
+
+@pytest.mark.slow
 def test_a_run_on_the_head_spreads_and_finds_what_a_local_one_does(cluster: Launched) -> None:
     out = cluster.machines.shared / "spread.parquet"
     shared = ["run", "/shared/query.txt", *RUN[2:], "--address", "auto", "--out", "/shared/spread.parquet"]
@@ -72,6 +120,7 @@ def test_a_run_on_the_head_spreads_and_finds_what_a_local_one_does(cluster: Laun
     assert sum(after[name] - before[name] > 10_000 for name in cluster.nodes) == 4
 
 
+@pytest.mark.slow
 def test_a_driver_elsewhere_is_told_to_submit(cluster: Launched) -> None:
     done = cluster.decopa(LAPTOP, [*RUN, "--address", "10.77.0.1:6379"], check=False)
     assert done.returncode == 2
@@ -79,6 +128,7 @@ def test_a_driver_elsewhere_is_told_to_submit(cluster: Launched) -> None:
     assert "decopa submit" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_driver_without_the_token_is_told_so(cluster: Launched) -> None:
     command = cluster.command(["run", "/shared/query.txt", *RUN[2:], "--address", "auto"])
     line = f". ~/.decopa-env; mkdir -p /tmp/elsewhere; HOME=/tmp/elsewhere {command}"
@@ -119,6 +169,7 @@ def test_a_job_ends_with_its_own_status(cluster: Launched) -> None:
     assert "no trace '/shared/none.parquet'" in printed
 
 
+@pytest.mark.slow
 def test_a_job_outlives_its_submitter_and_is_stopped_from_elsewhere(cluster: Launched) -> None:
     slow = submit(*RUN[:-2], "--units", "2", "--rate", "500", "--quiet")
     line = f"cd job && exec {cluster.command(slow)}"
@@ -145,3 +196,13 @@ def test_a_job_that_does_not_exist_is_named(cluster: Launched) -> None:
         done = cluster.decopa(LAPTOP, [command, "--cluster", cluster.file, "decopa-none"], check=False)
         assert done.returncode == 2
         assert "has no job 'decopa-none'" in done.stderr
+
+
+def test_a_token_that_is_wrong_is_told_at_once(cluster: Launched) -> None:
+    other = "mkdir -p /tmp/other/.ray /tmp/other/.ssh; echo wrong > /tmp/other/.ray/auth_token; "
+    other += "cp ~/.ssh/* /tmp/other/.ssh; sed 's#~/.ssh#/home/ray/.ssh#' cluster.yaml > /tmp/other/cluster.yaml; "
+    line = f"{other} export HOME=/tmp/other; cd; {cluster.command(['jobs', '--cluster', 'cluster.yaml'])}"
+    done = cluster.machines.run(LAPTOP, line, check=False)
+    assert done.returncode == 2
+    assert "refuses the token" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.launched import Launched
+from tests.support.machines import LAPTOP
 
 pytestmark = [pytest.mark.launch, pytest.mark.slow]
 MBIT = 20
@@ -20,11 +21,15 @@ WITHIN 24 h RETURN sy.start_station, lc.start_station
 QUERY same_bike PATTERN SEQ(VLongC c, KL(LongO o), LongY y) WHERE c.bike = o.bike AND o.bike = y.bike WITHIN 12 h
 RETURN c.bike
 """
+#: So many events that what Ray itself sends (starting actors, heartbeats, metrics) is a small share.
+TRACE = ["trace", "synthetic", "--events", "600000", "--types", "3", "--zipf", "0", "--keys", "1000", "--seed", "11"]
 QUERIES = {
-    "chain": "PATTERN SEQ(ShortY a, LongC b, VLongY c) WHERE a.end_station = b.start_station WITHIN 2 h",
-    "bike": "PATTERN SEQ(LongO a, ShortY b) WHERE a.bike = b.bike WITHIN 4 h",
-    "both": "PATTERN SEQ(LongO a, AND(LongC b, ShortO c)) WHERE a.bike = b.bike WITHIN 1 h",
+    "pair": "PATTERN SEQ(A a, B b) WHERE a.k = b.k WITHIN 1 s",
+    "chain": "PATTERN SEQ(A a, B b, C c) WHERE a.k = b.k AND b.k = c.k WITHIN 500 ms",
+    "both": "PATTERN SEQ(A a, AND(B b, C c)) WHERE a.k = b.k AND b.x < c.x AND b.k = c.k WITHIN 500 ms",
 }
+#: Machines that send less than this are not held to the prediction: most of it is Ray's own.
+LEAST_BYTES = 4e6
 
 
 @pytest.fixture
@@ -59,21 +64,19 @@ def test_shufflers_that_read_for_themselves_are_not_held_up_by_the_drivers_netwo
     assert rate(read.stderr) >= 4 * THROUGH_THE_DRIVER
 
 
+@pytest.fixture(scope="module")
+def long_trace(cluster: Launched) -> Launched:
+    cluster.decopa(LAPTOP, [*TRACE, "--out", "/shared/long.parquet", "--quiet"])
+    return cluster
+
+
 @pytest.mark.parametrize("name", QUERIES)
-def test_placement_by_edges_sends_less_and_about_what_was_predicted(name: str, slow_network: Launched) -> None:
+def test_placement_by_edges_sends_less_and_about_what_was_predicted(
+    name: str, long_trace: Launched, slow_network: Launched
+) -> None:
     machines = slow_network.machines
     machines.run("n1", f"cat > /tmp/{name}.txt", stdin=QUERIES[name])
-    run = [
-        "run",
-        f"/tmp/{name}.txt",
-        "--trace",
-        "/shared/rides.parquet",
-        "--address",
-        "auto",
-        "--units",
-        "9",
-        "--quiet",
-    ]
+    run = ["run", f"/tmp/{name}.txt", "--trace", "/shared/long.parquet", "--address", "auto", "--units", "9", "--quiet"]
     shown = slow_network.decopa("n1", [*run, "--placement", "EDGES", "--dry-run"]).stdout
     predicted = {node: float(size) * 1e6 for node, size in re.findall(r"^(10\.\S+)\s+sends ([\d.]+) MB", shown, re.M)}
     sent = {}
@@ -81,6 +84,13 @@ def test_placement_by_edges_sends_less_and_about_what_was_predicted(name: str, s
         before = machines.bytes_sent()
         slow_network.decopa("n1", [*run, "--placement", placement, "--out", f"/tmp/{name}-{placement}.parquet"])
         after = machines.bytes_sent()
-        sent[placement] = {machines.address(node): after[node] - before[node] for node in slow_network.nodes}
-    print(name, "predicted", predicted, "sent", sent)
-    assert sum(sent["EDGES"].values()) < sum(sent["SPREAD"].values())
+        sent[placement] = {machines.address(node): float(after[node] - before[node]) for node in slow_network.nodes}
+    for node, size in sent["EDGES"].items():
+        print(f"{name}: {node} sent {size / 1e6:.2f} MB, predicted {predicted.get(node, 0.0) / 1e6:.2f} MB")
+    totals = {placement: sum(sizes.values()) for placement, sizes in sent.items()}
+    print(f"{name}: EDGES {totals['EDGES'] / 1e6:.1f} MB, SPREAD {totals['SPREAD'] / 1e6:.1f} MB in all")
+    assert totals["EDGES"] < totals["SPREAD"]
+    large = [node for node, size in sent["EDGES"].items() if max(size, predicted.get(node, 0.0)) >= LEAST_BYTES]
+    assert large
+    for node in large:
+        assert predicted[node] == pytest.approx(sent["EDGES"][node], rel=0.25)

@@ -7,7 +7,7 @@ import pytest
 from tests.support.launched import Launched
 from tests.support.machines import LAPTOP
 
-pytestmark = [pytest.mark.launch, pytest.mark.slow]
+pytestmark = pytest.mark.launch
 
 
 def test_down_leaves_nothing(cluster: Launched) -> None:
@@ -20,6 +20,7 @@ def test_down_leaves_nothing(cluster: Launched) -> None:
         assert "gcs_server" not in found
 
 
+@pytest.mark.slow
 def test_status_of_a_cluster_that_is_down_says_so(cluster: Launched) -> None:
     done = cluster.decopa(LAPTOP, ["cluster", "status", cluster.file], check=False)
     assert done.returncode == 2

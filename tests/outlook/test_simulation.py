@@ -65,3 +65,10 @@ def test_one_slow_shuffler_is_the_limit_and_four_are_not() -> None:
     assert alone.busiest.endswith("shuffler/0")
     assert alone.events_per_s == pytest.approx(1_000, rel=0.05)
     assert four.events_per_s > 3 * alone.events_per_s
+
+
+@pytest.mark.parametrize("batch", [50, 500, 20_000])
+def test_rows_that_wait_for_company_are_worked_on_in_the_end(batch: int) -> None:
+    plan = planned(1)
+    rate, _ = predicted_rate(plan, [STATISTICS], SPAN_US, EVENTS, CAPACITY)
+    assert simulated(plan, Costs(0.0, 1e-6), batch=batch).events_per_s == pytest.approx(rate, rel=0.05)

@@ -28,6 +28,7 @@ SCHEDULES = 80
 #: Two joins on several units: barriers of different senders come at different moments.
 QUERY = parse("PATTERN SEQ(A a, B b, C c) WHERE a.k = b.k AND b.k = c.k WITHIN 30 us")
 PLAN = Plan((spread_units(left_deep(QUERY), 4),))
+KEYED_NEXT = "NEXT(A a, B b, C c) WHERE FILTER(b.k = a.k) AND FILTER(c.k = b.k)"
 EVENTS = [{"id": n, "ts": n, "type": "ABC"[n * 7 % 3], "k": n % 2} for n in range(60)]
 
 
@@ -62,6 +63,21 @@ def found_with(seed: int) -> list[object]:
     with interpreted():
         cluster = CrashingCluster(PLAN, table_of(EVENTS), shufflers=2, chaos=Random(seed), crashes=3)
         return sorted(map(canonical, matches_of(QUERY, cluster.run([QUERY]))))
+
+
+@pytest.mark.parametrize(("text", "units"), [(KEYED_NEXT, 6), ("NEXT(A a, B b, C c)", 6), ("NEXT(A a, B b, C c)", 1)])
+def test_twenty_crashes_change_no_match_of_a_next(text: str, units: int) -> None:
+    """Both inputs hashed by a key, first events dealt out, and both steps gone through at once."""
+    query = parse(f"PATTERN {text} WITHIN 40 us")
+    plan = Plan((spread_units(left_deep(query), units),))
+    expected = sorted(map(canonical, brute_force(query, EVENTS)))
+    crashes = seed = 0
+    with interpreted():
+        while crashes < 20:
+            cluster = CrashingCluster(plan, table_of(EVENTS), shufflers=2, chaos=Random(seed), crashes=5)
+            assert sorted(map(canonical, matches_of(query, cluster.run([query])))) == expected
+            crashes, seed = crashes + cluster.recoveries, seed + 1
+    assert len(expected) >= 10
 
 
 def test_a_barrier_that_does_not_align_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,8 @@ from costmodel.statistics import Statistics
 from decopa.language.text.parser import parse
 from decopa.planning.plan import Plan
 from decopa.planning.planner import plan_workload
+from decopa.planning.spread import spread_units
+from decopa.planning.strategies.left_deep import left_deep
 from decopa.planning.validate import check_structure
 from decopa.query.query import Query
 from decopa.runs.result import result_table
@@ -171,6 +173,27 @@ def test_matches_across_the_cut_are_found_once(way: str, data: st.DataObject) ->
     assert sorted(map(canonical, matches_of(query, found))) == list(map(canonical, expected))
     rows = expected_rows(query, events, expected)
     assert sorted(found.to_pylist(), key=sortable) == sorted(rows, key=sortable)
+
+
+@pytest.mark.parametrize("counts", [(3, 5), (5, 3), (1, 4)])
+def test_a_keyed_next_goes_on_with_other_units_in_mid_stream(counts: tuple[int, int]) -> None:
+    text = "NEXT(A a, B b, C c) WHERE FILTER(b.s = a.s) AND FILTER(c.s = b.s)"
+    query = parse(f"PATTERN {text} WITHIN 40 us RETURN a.s")
+    chaos = Random(1)
+    events = [{"id": n, "ts": n, "type": chaos.choice("ABC"), "s": chaos.choice("pqrstu")} for n in range(120)]
+    # Two steps of as many units each.
+    before, after = (Plan((spread_units(left_deep(query), 2 * units),)) for units in counts)
+    table = table_of(events)
+
+    def with_others(run: ResumableRun) -> ResumableRun:
+        new = ResumableRun(after, table, chaos)
+        new.resume_rescaled(run.save(), run.routing)
+        return new
+
+    with interpreted():
+        found, _ = run_in_pieces(query, ResumableRun(before, table, chaos), [60], len(events), 7, with_others)
+    expected = brute_force(query, events)
+    assert sorted(map(canonical, matches_of(query, found))) == list(map(canonical, expected)) and len(expected) > 20
 
 
 @settings(max_examples=examples(20))

@@ -66,7 +66,8 @@ def changed_run(
     kind: type[ChangingPipeline] = ChangingPipeline,
     sizes: Sequence[int] = (1, 2, 3, 5, 100),
 ) -> pa.Table:
-    """Runs the plans one after the other, each from a random place on; matches are taken at random moments."""
+    """Runs the plans one after the other, each from a random place on; matches are taken at random moments. Plans are
+    built at once, or a batch at a time while the stream goes on."""
     source = open_trace(events)
     history: BlockRing[EventBatch] = BlockRing(max(map(history_us, plans)))
     interleaving = chaos if chaos.random() < 0.5 else None
@@ -79,13 +80,22 @@ def changed_run(
         done = 0
         while done < len(batch):
             while waiting and waiting[0][0] <= done:
-                pipeline.switch(waiting.pop(0)[1])
+                if pipeline.changing:
+                    pipeline.step()
+                if chaos.random() < 0.5:
+                    pipeline.switch(waiting.pop(0)[1])
+                else:
+                    pipeline.begin(waiting.pop(0)[1])
             ends = [done + chaos.choice(sizes), len(batch), *(cut for cut, _ in waiting[:1])]
             end = min(ends)
             pipeline.feed(batch.slice(done, end))
             done = end
+            if pipeline.changing:
+                pipeline.step(0.0)
             if chaos.random() < 0.3:
                 found.append(pipeline.take())
+    if pipeline.changing:
+        pipeline.step()
     for _, plan in waiting:
         pipeline.switch(plan)
     pipeline.finish()

@@ -39,10 +39,10 @@ class Launched:
         #: What `decopa cluster up` printed.
         self.up_output = ""
 
-    def write_file(self, *more: str) -> None:
+    def write_file(self, *more: str, ray_options: str = RAY_OPTIONS) -> None:
         head, *workers = [self.machines.address(name) for name in self.nodes]
         options = ["--head", head, "--workers", ",".join(workers), "--user", "ray", "--key", "~/.ssh/id_ed25519"]
-        options += ["--checkpoints", "/shared", "--node-python", self.machines.python(), "--ray-options", RAY_OPTIONS]
+        options += ["--checkpoints", "/shared", "--node-python", self.machines.python(), "--ray-options", ray_options]
         self.decopa(LAPTOP, ["cluster", "init", "local", *options, *more], to=self.file)
 
     def command(self, words: list[str]) -> str:

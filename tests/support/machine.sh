@@ -12,6 +12,12 @@ cp "${work%/*}/key.pub" "$work/key.pub"
 mount -t overlay -o "lowerdir=/,upperdir=$work/upper,workdir=$work/scratch" machine "$new"
 mount -t proc proc "$new/proc"
 mount -t sysfs sysfs "$new/sys"
+if [ -d /sys/fs/cgroup/cpu ]; then  # a machine sees how often its CPU was at its limit, and cannot change the limit
+    mount -t tmpfs -o mode=755 cgroups "$new/sys/fs/cgroup"
+    mkdir "$new/sys/fs/cgroup/cpu"
+    mount --bind /sys/fs/cgroup/cpu "$new/sys/fs/cgroup/cpu"
+    mount -o remount,bind,ro "$new/sys/fs/cgroup/cpu"
+fi
 mount -t tmpfs -o mode=755 devices "$new/dev"
 for device in null zero full random urandom tty; do
     touch "$new/dev/$device"

@@ -6,6 +6,7 @@ runs `ray stop`, which ends every Ray that it can see.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -23,6 +24,8 @@ _NETWORK = "10.77.0"
 _CGROUP = Path("/sys/fs/cgroup/cpu")
 _PERIOD_US = 50_000
 _READY_S = 20.0
+#: Several sets of machines may run at once; the process that made them is in their names.
+_NUMBERS = itertools.count()
 
 
 def why_not() -> str | None:
@@ -48,7 +51,7 @@ class Machines:
 
     def __init__(self, folder: Path, names: Sequence[str]) -> None:
         self._folder, self.names = folder, tuple(names)
-        self._prefix = f"dm{os.getpid()}"
+        self._prefix = f"dm{os.getpid()}.{next(_NUMBERS)}"
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self.shared = folder / "shared"
 
@@ -264,7 +267,7 @@ class Machines:
 def _remove_orphans() -> None:
     """Network namespaces of machines whose process has been killed: nothing runs in them any more."""
     for line in _sh("ip", "netns", "list").splitlines():
-        found = re.match(r"dm(\d+)-", line)
+        found = re.match(r"dm(\d+)\.", line)
         if found is not None and not Path(f"/proc/{found[1]}").exists():
             _quiet("ip", "netns", "del", line.split()[0])
 

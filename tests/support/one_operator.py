@@ -63,8 +63,12 @@ class OneOperator:
 
     def passes(self, side: int, watermark_us: int) -> set[Found]:
         """No later event of the side comes before this."""
+        return self._read(self.passed(side, watermark_us))
+
+    def passed(self, side: int, watermark_us: int) -> Iterator[Batch]:
+        """The matches of `passes`, as they are handed to the next operator."""
         with interpreted():
-            return self._read(self.unit.on_watermark(Channel(side, "sender"), watermark_us))
+            yield from self.unit.on_watermark(Channel(side, "sender"), watermark_us)
 
     def begin_again(self) -> None:
         """A new unit takes over what this one holds."""

@@ -83,7 +83,7 @@ def planning(args: argparse.Namespace) -> Planning:
 
     plan, units = getattr(args, "plan", None), getattr(args, "units", None)
     return Planning(
-        units if isinstance(units, int) else None,
+        units[0] if isinstance(units, tuple) else units if isinstance(units, int) else None,
         getattr(args, "strategy", None),
         None if plan is None else read_plan(plan),
         None if args.stats is None else read_statistics(args.stats),
@@ -130,6 +130,15 @@ def capacity_of(args: argparse.Namespace) -> Capacity:
     else:
         capacity = Capacity.from_json(read_text(args.capacity, StatisticsError), str(args.capacity))
     return replace(capacity, objective=Objective(args.objective))
+
+
+def node_speeds_of(args: argparse.Namespace) -> dict[str, float] | None:
+    """How fast the nodes are that --capacity was measured on; None if that is not known."""
+    from costmodel.calibration import node_speeds
+
+    if args.capacity is None:
+        return None
+    return node_speeds(read_text(args.capacity, StatisticsError), str(args.capacity)) or None
 
 
 def check_emulation(args: argparse.Namespace) -> None:

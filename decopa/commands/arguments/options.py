@@ -19,6 +19,7 @@ from decopa.choices import (
     TIME_UNITS,
 )
 from decopa.commands.arguments.types import count, positive, trace
+from decopa.commands.arguments.types import units as unit_numbers
 from decopa.errors import DecoPaError
 
 #: What `add_subparsers` returns; argparse does not export its class.
@@ -72,8 +73,10 @@ def add_trace_arguments(parser: argparse.ArgumentParser, *, required: bool, live
     parser.add_argument("--nan-as-null", action="store_true", help="treat NaN as a missing value instead of an error")
 
 
-def add_planning_arguments(parser: argparse.ArgumentParser, units: str) -> None:
-    parser.add_argument("--units", metavar="N", type=count, help=units)
+def add_planning_arguments(parser: argparse.ArgumentParser, units: str, *, ranges: bool = False) -> None:
+    """`ranges` says that --units may be a range, as in 2:8."""
+    kind = unit_numbers if ranges else count
+    parser.add_argument("--units", metavar="N[:MOST]" if ranges else "N", type=kind, help=units)
     parser.add_argument(
         "--strategy",
         metavar="NAME",

@@ -16,13 +16,13 @@ from decopa.choices import (
     DEFAULT_MAX_STATE_BYTES,
     LATE_POLICIES,
     LIMIT_POLICIES,
-    NO_OUTPUT,
     ORDERS,
     PART_FORMATS,
     PLACEMENTS,
     RUNTIMES,
 )
-from decopa.commands.arguments.inputs import check_emulation, planning, trace_options
+from decopa.commands.arguments.changes import adapt_of, check_changes, counts_only
+from decopa.commands.arguments.inputs import check_emulation, node_speeds_of, planning, trace_options
 from decopa.commands.arguments.source import STANDARD_INPUT, check_source, is_live
 from decopa.commands.arguments.types import count, duration, kinds, pin, positive, trace
 from decopa.commands.dry_run import add_dry_run_argument
@@ -41,6 +41,7 @@ EXAMPLES = """examples:
   decopa run query.txt --trace kafka://localhost:9092/events --checkpoint checkpoints/ --out matches/
   decopa run query.txt --follow incoming/ --checkpoint checkpoints/ --out kafka://localhost:9092/matches
   tail -f events.jsonl | decopa run query.txt --trace - --allowed-lateness '2 s' --late drop
+  tail -f events.jsonl | decopa run query.txt --trace - --adapt             a plan that follows the stream
   decopa run query.txt --trace trace.parquet                                 in this process, without Ray
   decopa run query.txt --trace trace.parquet --units 4 --out matches/        files, written where matches are found
   decopa run query.txt --trace trace.parquet --out none                      how many matches there are
@@ -244,6 +245,7 @@ def add_checkpoint_arguments(run: argparse.ArgumentParser) -> None:
 def check(args: argparse.Namespace) -> None:
     """Refuses arguments that only mean something beside others; the rest is refused by `decopa.runs.support`."""
     check_emulation(args)
+    check_changes(args)
     for given, needed, message in (
         (args.max_spill_mb, args.spill, "--max-spill-mb limits what is spilled; name a folder for it with --spill DIR"),
         (args.dead_letters, args.bad_rows == "divert", "--dead-letters takes diverted rows; add --bad-rows divert"),
@@ -252,7 +254,7 @@ def check(args: argparse.Namespace) -> None:
     ):
         if given is not None and not needed:
             raise DecoPaError(message)
-    folder = args.out is not None and not (isinstance(args.out, Path) and args.out.suffix) and not _counts(args)
+    folder = args.out is not None and not (isinstance(args.out, Path) and args.out.suffix) and not counts_only(args)
     if args.checkpoint is not None and not folder:
         raise DecoPaError("a run with --checkpoint needs --out DIR, a folder for the parts of its result, or a topic")
     if args.checkpoint is None and isinstance(args.out, str):
@@ -265,7 +267,8 @@ def check(args: argparse.Namespace) -> None:
     if (args.late == "divert") != (args.late_file is not None):
         raise DecoPaError("late events are written to a file with --late divert and --late-file FILE, both together")
     if not is_live(args):
-        for name in ("allowed_lateness", "late", "late_file", "part_rows", "part_every"):
+        about_parts = () if args.rules is not None else ("part_rows", "part_every")
+        for name in ("allowed_lateness", "late", "late_file", *about_parts):
             if getattr(args, name) is not None:
                 flag = f"--{name.replace('_', '-')}"
                 raise DecoPaError(f"{flag} is about live streams; leave it out, or read one with --trace -")
@@ -297,7 +300,7 @@ def spec_of(args: argparse.Namespace) -> RunSpec:
         address=args.address,
         shufflers=args.shufflers or 1,
         sinks=args.sinks or 1,
-        placement=Placement(args.placement or PLACEMENTS[0], dict(args.pin) or None),
+        placement=Placement(args.placement or PLACEMENTS[0], dict(args.pin) or None, speeds=node_speeds_of(args)),
         replay=Replay(args.speed, args.rate),
         emulate={"": chosen.capacity} if args.emulate else {},
         wait_for_nodes_s=None if args.wait_for_nodes is None else args.wait_for_nodes / 1e6,
@@ -312,18 +315,15 @@ def spec_of(args: argparse.Namespace) -> RunSpec:
         _output(args),
         None if args.checkpoint is None else Checkpoints(str(args.checkpoint), every_s),
         args.order,
-        _counts(args),
+        counts_only(args),
+        adapt_of(args),
     )
-
-
-def _counts(args: argparse.Namespace) -> bool:
-    return args.out is not None and str(args.out).lower() == NO_OUTPUT
 
 
 def _output(args: argparse.Namespace) -> Output | None:
     from decopa.runs.spec import Output
 
-    if args.out is None or _counts(args):
+    if args.out is None or counts_only(args):
         return None
     most = DEFAULT_MAX_FOLDER_BYTES if args.max_out_mb is None else args.max_out_mb * 2**20
     return Output(str(args.out), args.out_format or PART_FORMATS[0], args.overwrite, most)

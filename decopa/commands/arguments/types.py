@@ -26,6 +26,19 @@ def count(text: str) -> int:
     raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of 1 or more")
 
 
+def units(text: str) -> int | tuple[int, int]:
+    """A number of units, or the fewest and the most: 2:8."""
+    fewest, separator, most = text.partition(":")
+    if not separator:
+        return count(text)
+    found = count(fewest), count(most)
+    if found[0] > found[1]:
+        raise argparse.ArgumentTypeError(
+            f"'{text}' names no number of units; write the smaller number first, as in {most}:{fewest}"
+        )
+    return found
+
+
 def positive(text: str) -> float:
     """A positive number; 1e6 is fine."""
     try:

@@ -17,7 +17,7 @@ from decopa.errors import QueryError
 from decopa.language.conditions import attr_of, duration_of, located, name_of, split_conditions
 from decopa.language.syntax import syntax_error
 from decopa.query.analysis import alternatives, structure
-from decopa.query.conditions.predicate import Arithmetic, Attr, Call, Compare, Literal, Predicate, conjuncts
+from decopa.query.conditions.predicate import Arithmetic, Attr, Call, Compare, Literal, Location, Predicate, conjuncts
 from decopa.query.limits import MAX_QUERIES, check_text, check_tree
 from decopa.query.pattern import EventRef, Except, Kleene, Next, Or, Pattern, leaves
 from decopa.query.query import Query
@@ -94,7 +94,8 @@ def _built(node: Tree[Token]) -> Pattern:
     match str(node.data):
         case "event":
             stream = name_of(below[0])
-            return EventRef(stream, name_of(below[1]) if len(below) > 1 else stream)
+            place = Location(node.meta.line, node.meta.column)
+            return EventRef(stream, name_of(below[1]) if len(below) > 1 else stream, at=place)
         case "group":
             inner = _pattern(below[0])
             return inner if len(below) == 1 else _one_of(inner, name_of(below[1]))
@@ -144,8 +145,8 @@ def _one_of(pattern: Pattern, alias: str) -> EventRef:
         raise QueryError(
             f"the alias '{alias}' stands behind {pattern}; only a choice of streams has one, as in (A | B) x"
         )
-    types = [leaf.type for leaf in leaves(pattern)]
-    return EventRef(types[0], alias, tuple(types[1:]))
+    first, *others = leaves(pattern)
+    return EventRef(first.type, alias, tuple(leaf.type for leaf in others), at=first.at)
 
 
 def _ends(pattern: Pattern) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from decopa.errors import QueryError
 from decopa.language.conditions import duration_of, located, name_of, split_conditions
 from decopa.language.syntax import syntax_error
 from decopa.language.text.returned import ranking_of, returned_of
+from decopa.query.conditions.predicate import Location
 from decopa.query.limits import MAX_QUERIES, MAX_TEXT_LENGTH, check_text, check_tree
 from decopa.query.pattern import (
     ANY_TYPE,
@@ -132,7 +133,7 @@ def _build_pattern(node: Tree[Token]) -> Pattern:
             raise QueryError(f"{types_text(types)} needs an alias; write it as in {types_text(types)} a")
         named = types[0] if alias is None else name_of(alias)  # type: ignore[arg-type]
         delay_us = 0 if timer is None else _window(timer, "timer", "A a @ 5 s")  # type: ignore[arg-type]
-        return EventRef(types[0], named, tuple(types[1:]), delay_us)
+        return EventRef(types[0], named, tuple(types[1:]), delay_us, Location(node.meta.line, node.meta.column))
     if node.data in ("seq", "conjunction"):
         parts = [Optional(_pattern(c.children[0])) if c.data == "optional" else _pattern(c) for c in below]  # type: ignore[arg-type]
         return expanded(Seq if node.data == "seq" else And, parts)

@@ -26,6 +26,8 @@ from decopa.planning.plan import Plan
 
 #: Rates within this ratio are about the same, where they rest on few events.
 _ABOUT = 2.0
+#: A change is expected to last for so many windows at least, since it takes one to see it.
+_HORIZON_WINDOWS = 10
 #: What was seen of sub-queries is remembered for so many windows.
 _REMEMBERED_WINDOWS = 100
 
@@ -58,7 +60,8 @@ class Decision:
 
 
 class Monitor:
-    """Decides for one run. `history_us` says how much event time a plan must have seen before it can take over."""
+    """Decides for one run. `history_us` says how much event time a plan must have seen before it can take over. A plan
+    that was made without statistics (`measured` False) is questioned as soon as the stream has shown some."""
 
     def __init__(
         self,
@@ -70,9 +73,10 @@ class Monitor:
         rules: SwitchRules | None = None,
         units: UnitRange | None = None,
         began_s: float = 0.0,
+        measured: bool = True,
     ) -> None:
         self.plan, self.pricing, self.rules = plan, pricing, rules or SwitchRules()
-        self.units = units
+        self.units, self._measured = units, measured
         self.past = Past(began_s)
         self.audits: list[Audit] = []
         self._history_us = history_us or _longest_window_us
@@ -95,7 +99,22 @@ class Monitor:
         self._audit()
         if self._pending or (self.past.is_cooling(reading.at_s) and not (found is not None and found.urgent)):
             return None
-        return found or self._second_thoughts(reading) or self._load_suspicion(reading, recent)
+        return (
+            found
+            or self._first_thoughts(reading)
+            or self._second_thoughts(reading)
+            or self._load_suspicion(reading, recent)
+        )
+
+    def _first_thoughts(self, reading: Reading) -> Suspicion | None:
+        """The stream has shown what nobody knew when the plan was made."""
+        shown = self._watch.since_begin
+        if self._measured or shown is None or not self._watch.has_reference:
+            return None
+        self._measured = True
+        rates = shown.rates(_longest_window_us(self.plan))
+        note = "the stream was measured"
+        return Suspicion(reading.at_s, reading.ts_us, (), rates, speed=shown.speed, since=shown, note=note)
 
     def _second_thoughts(self, reading: Reading) -> Suspicion | None:
         """A switch is decided soon after a change, from few events. If they misled, it is asked again, once."""
@@ -145,11 +164,15 @@ class Monitor:
         speed = suspicion.speed if suspicion.speed > 0 else 1.0
         decision = self._best(suspicion, known, plans, speed, barrier_age_s)
         if decision is None:
-            self._watch.rebase()
-            self._load = LoadWatch()
+            self.dismiss()
         else:
             self._pending = True
         return decision
+
+    def dismiss(self) -> None:
+        """Nothing comes of a suspicion: what has changed is the new reference."""
+        self._watch.rebase()
+        self._load = LoadWatch()
 
     def _best(
         self,
@@ -162,7 +185,8 @@ class Monitor:
         if self.past.bars(suspicion.rates, _ABOUT) and not suspicion.urgent:
             return None
         now = self.pricing.value(self.plan, known, speed=speed)
-        horizon_s = self.past.horizon_s(self.rules)
+        lasting_s = _HORIZON_WINDOWS * _longest_window_us(self.plan) / 1e6 / speed
+        horizon_s = max(lasting_s, self.past.horizon_s(self.rules))
         found: list[tuple[Proposal, Ground]] = []
         for plan in plans:
             if plan == self.plan:
@@ -171,6 +195,8 @@ class Monitor:
             history_s = self._history_us(plan) / 1e6
             proposal = propose(self.plan, plan, now, new, history_s=history_s, barrier_age_s=barrier_age_s, speed=speed)
             ground = proposal.ground(self.rules, horizon_s)
+            if ground is Ground.FEWER_UNITS and self.units is None:
+                continue  # a fixed number of units is there anyway
             if ground is not None:
                 found.append((proposal, ground))
         if not found:

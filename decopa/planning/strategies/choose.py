@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
@@ -29,15 +30,13 @@ from decopa.planning.split import Split, SplitSpace, Step, split_of
 from decopa.planning.strategies.algorithm1 import construct_as_printed
 from decopa.planning.strategies.baselines import query_order, split_of_plan
 from decopa.planning.strategies.chain_split import cheapest_split
-from decopa.planning.strategies.construct import construct, skeletons
+from decopa.planning.strategies.construct import construct, is_searched, skeletons
 from decopa.planning.strategies.cover import JoinCover
 from decopa.planning.strategies.left_deep import left_deep
 from decopa.planning.strategies.units import Assignment, assign_units, reassigned, to_plan
 
 #: Worlds beside the middle one.
 _DRAWN_WORLDS = 6
-#: Queries up to this size are searched for good splits in each world, larger ones in the middle one only.
-_SEARCHED_POSITIONS = 6
 #: A regret smaller by this much is no reason to prefer a plan that takes more work.
 _EQUAL = 0.02
 
@@ -79,7 +78,7 @@ def ranked(
     known = space.rates.statistics
     drawn = [QueryRates(space.query, known.drawn(rng), space.rates.model) for _ in range(_DRAWN_WORLDS)]
     worlds = [space, *(SplitSpace(space.query, rates) for rates in drawn)]
-    searched = worlds if len(space.query.aliases) <= _SEARCHED_POSITIONS else worlds[:1]
+    searched = worlds if is_searched(space.query) else worlds[:1]  # larger queries in the middle one only
     splits = [split for world in searched for split in least_work_splits(world, capacity)]
     found = list(dict.fromkeys(candidates(space, units, capacity, reading, splits, processors=processors, seed=seed)))
     shared = max(1, units if processors is None else min(processors, units))  # a lone position has no units
@@ -101,8 +100,14 @@ def candidates(
     seed: int,
 ) -> Iterator[Candidate]:
     """Splits that may be best: by throughput, by work, as the paper finds them, in query order."""
-    yield Candidate(construct(space, units, capacity, reading))
-    splits = [*least_work, split_of_plan(left_deep(space.query)), split_of_plan(query_order(space.query))]
+    constructed = construct(space, units, capacity, reading)
+    yield Candidate(constructed)
+    splits = [
+        constructed.split,
+        *least_work,
+        split_of_plan(left_deep(space.query)),
+        split_of_plan(query_order(space.query)),
+    ]
     if not space.query.chosen_in_order:
         with suppress(PlanError):  # more operators than units
             splits.append(construct_as_printed(space, units, capacity, reading, seed=seed).split)
@@ -121,12 +126,13 @@ def least_work_splits(space: SplitSpace, capacity: Capacity) -> Iterator[Split]:
         yield cheapest_split(space, capacity)
         return
     best: dict[bool, tuple[float, Split]] = {}
+    covered = cache(lambda core: JoinCover(space, core, capacity, Reading.LINEAR))
+    joined = cache(lambda core, shared: covered(core).least_work(shared=shared))
     for skeleton in skeletons(space):
         for shared in (False, True):
             total, steps = 0.0, list(skeleton.fixed)
             for core in skeleton.cores:
-                cover = JoinCover(space, core, capacity, Reading.LINEAR)
-                cost, joins = cover.least_work(shared=shared)
+                cost, joins = joined(core, shared)
                 total += cost
                 steps += joins
             split = split_of(steps)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from costmodel.capacity import Capacity
 from costmodel.throughput import units_needed
@@ -24,12 +25,15 @@ from decopa.planning.strategies.exhaustive import best_assignment
 from decopa.planning.strategies.units import Assignment, assign_units
 from decopa.planning.subquery import SubQuery, negated_part
 from decopa.query.analysis import Scope
+from decopa.query.query import Query
 
 #: The bisection for c stops at this relative width; the split that it ends with is then allocated exactly.
 _WIDTH = 1e-3
-#: Queries up to this size are searched further, for splits that share sub-queries in ways the program cannot count.
-_SEARCHED_POSITIONS = 6
-_SEARCH_BRANCHES = 1_000
+#: Queries up to this size are searched further, for splits that share sub-queries in ways the program cannot count. A
+#: KL counts twice, since a sub-query may hold its events or its groups.
+_SEARCHED_POSITIONS, _SEARCHED_WITH_KLEENE = 6, 7
+#: Branches looked at in that search, where a step that is priced counts as several: about half a second.
+_SEARCH_WORK = 25_000
 
 
 @dataclass(frozen=True)
@@ -55,8 +59,9 @@ def construct(
     if space.query.chosen_in_order:
         return assign_units(space, cheapest_split(space, capacity), units, capacity, reading)
     best: Assignment | None = None
+    cover = cache(lambda core: JoinCover(space, core, capacity, reading))
     for skeleton in skeletons(space):
-        found = _best_of(space, skeleton, units, capacity, reading)
+        found = _best_of(space, skeleton, [cover(core) for core in skeleton.cores], units, capacity, reading)
         if found is not None and (best is None or found.scaling.log_scaling > best.scaling.log_scaling):
             best = found
     if best is None:
@@ -65,17 +70,26 @@ def construct(
         if units < len(split):
             raise PlanError(f"no split of {space.query.pattern} has at most {units} operators")
         best = assign_units(space, split, units, capacity, reading)
-    if search and len(space.query.aliases) <= _SEARCHED_POSITIONS:
-        searched = best_assignment(space, units, capacity, reading, seed=best, max_steps=_SEARCH_BRANCHES)
+    if search and is_searched(space.query):
+        searched = best_assignment(space, units, capacity, reading, seed=best, max_work=_SEARCH_WORK)
         best = searched or best
     return best
 
 
-def _best_of(
-    space: SplitSpace, skeleton: Skeleton, units: int, capacity: Capacity, reading: Reading
-) -> Assignment | None:
-    covers = [JoinCover(space, core, capacity, reading) for core in skeleton.cores]
+def is_searched(query: Query) -> bool:
+    """Whether a query is small enough to look at more than the program does within the time a user waits for a plan."""
+    positions = len(query.aliases)
+    return positions <= _SEARCHED_POSITIONS and positions + len(query.kleene_aliases) <= _SEARCHED_WITH_KLEENE
 
+
+def _best_of(
+    space: SplitSpace,
+    skeleton: Skeleton,
+    covers: Sequence[JoinCover],
+    units: int,
+    capacity: Capacity,
+    reading: Reading,
+) -> Assignment | None:
     def steps_at(log_scaling: float) -> tuple[Step, ...] | None:
         """Steps that sustain c on the units there are."""
         used = 0.0

@@ -14,6 +14,9 @@ from decopa.planning.subquery import SubQuery, whole
 
 #: Above this many positions the number of splits is out of reach.
 MAX_POSITIONS = 6
+#: Branches looked at before the strategy gives up, where a step that is priced counts as several: about two seconds.
+MAX_WORK = 100_000
+_PRICED = 20
 #: A split must beat the best one so far by this share to be worth looking at.
 _GAIN = 1e-9
 
@@ -25,18 +28,23 @@ def best_assignment(
     reading: Reading = Reading.LINEAR,
     *,
     seed: Assignment | None = None,
-    max_steps: int | None = None,
+    max_work: int | None = None,
 ) -> Assignment | None:
     """The assignment with the largest c over all splits with at most `units` operators; None if there is none.
 
     Depth first over the sub-queries that still need a step. A branch is left as soon as the units that its steps need
     to sustain more than the best c so far, and those that its open sub-queries are known to need, exceed the units
-    there are. `seed` is a known assignment to beat; `max_steps` bounds how many branches are looked at.
+    there are. `seed` is a known assignment to beat. `max_work` bounds how many branches are looked at and steps priced:
+    with a seed the search then ends with the best so far, without one it is refused.
     """
-    search = _Search(space, units, capacity, reading, seed, math.inf if max_steps is None else max_steps)
+    search = _Search(space, units, capacity, reading, seed, math.inf if max_work is None else max_work)
     if not search.steps:
         return assign_units(space, (), units, capacity, reading)
     search.extend(1 << (len(search.steps) - 1), units)
+    if search.left <= 0 and seed is None:
+        raise PlanError(
+            f"{space.query.pattern} has more splits on {units} units than `exhaustive` looks at; use `decopa`"
+        )
     return search.best
 
 
@@ -54,11 +62,11 @@ class _Search:
         capacity: Capacity,
         reading: Reading,
         seed: Assignment | None,
-        max_steps: float,
+        max_work: float,
     ) -> None:
         self.space, self.units, self.capacity, self.reading = space, units, capacity, reading
         self.best = seed
-        self.left = max_steps
+        self.left = max_work
         #: By sub-query: its steps, the promising ones first, each with the sub-queries that it opens.
         self.steps = _numbered_steps(space)
         self._chosen: list[Step] = []
@@ -99,6 +107,7 @@ class _Search:
             self._target = target
             self._needed = {}
         if number not in self._needed:
+            self.left -= _PRICED * len(self.steps[number])
             self._needed[number] = [self._units_needed(step, target) for step, _ in self.steps[number]]
         return self._needed[number]
 

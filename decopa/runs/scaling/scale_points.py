@@ -52,6 +52,8 @@ class Point:
     #: Of the trace, and of half a window of observation at the rate that was sustained.
     trace_events: int = 0
     half_window_events: float = 0.0
+    #: Each machine at the largest rate that was sustained: address, processes, sent_bytes, predicted_bytes, throttled.
+    machines: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def error(self) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +14,13 @@ from costmodel.capacity import Capacity
 from costmodel.formulas import ENGINE
 from costmodel.statistics import Statistics
 from costmodel.sustainable import SearchResult, Trial, largest_sustainable
-from decopa.choices import PLACEMENTS, Reading
+from decopa.choices import EDGES, PLACEMENTS, Reading
 from decopa.errors import DeployError
 from decopa.planning.plan import Plan
 from decopa.planning.price import plan_units
 from decopa.query.query import Query
-from decopa.runs.model_check import check_loads, predicted_rate
+from decopa.runs.flows import plan_flows
+from decopa.runs.model_check import check_loads, predicted_busy_s, predicted_rate
 from decopa.runs.planning import choose_plan, per_part
 from decopa.runs.scaling.scale_points import Point, PointKey
 from decopa.runs.spec import Planning
@@ -28,7 +29,7 @@ from shuffler.routing.topology import Topology
 from shuffler.source.trace import TraceSource
 
 if TYPE_CHECKING:
-    from cluster.measure.scaling import OfferedRate
+    from cluster.measure.scaling import OfferedRate, RateTest
     from cluster.options import RayOptions
 
 #: The first rate that is offered, as a share of the predicted one.
@@ -61,6 +62,8 @@ class ScaleSettings:
     placement: str = PLACEMENTS[0]
     pins: tuple[tuple[str, str], ...] = ()
     wait_for_nodes_s: float | None = None
+    #: How fast nodes are, by address, for placement EDGES.
+    speeds: Mapping[str, float] | None = None
 
     def document(self) -> dict[str, Any]:
         """What makes two measurements comparable."""
@@ -104,7 +107,7 @@ class ScaleTest:
             plan,
             self._source,
             limits=Limits(),
-            options=self._options(clock),
+            options=self._options(plan, clock),
             warm_up_events=self._warm_up_events(),
             tolerance=settings.tolerance,
             tell=lambda doing: self._tell(f"{title}: {doing}"),
@@ -123,7 +126,8 @@ class ScaleTest:
             # Not measured: kernels that no event has needed yet are compiled.
             test.offer(first, _WARM_UP * settings.seconds)
             result = largest_sustainable(offer, first, precision=settings.precision, most_trials=settings.most_trials)
-        return self._point(key, plan, predicted, bottleneck, clock, result, offered, time.perf_counter() - started)
+        point = self._point(key, plan, predicted, bottleneck, clock, result, offered, time.perf_counter() - started)
+        return replace(point, machines=self._machines(plan, _largest_sustained(offered), test))
 
     def _point(
         self,
@@ -136,8 +140,7 @@ class ScaleTest:
         offered: Sequence[OfferedRate],
         seconds: float,
     ) -> Point:
-        settled = [one for one in offered if one.sustained] or list(offered)
-        last = max(settled, key=lambda one: one.rate)
+        last = _largest_sustained(offered)
         return Point(
             key.strategy,
             key.units,
@@ -178,6 +181,30 @@ class ScaleTest:
         checks = check_loads(plan, self._per_part(plan), span_us, reports, self._settings.capacity.times(clock), busy)
         return [asdict(check) | {"error": check.error} for check in checks]
 
+    def _machines(self, plan: Plan, offered: OfferedRate, test: RateTest) -> list[dict[str, Any]]:
+        """What left each machine while this rate was offered, what was predicted to, and how often its CPU was at its
+        limit."""
+        from cluster.edges import bytes_by_node
+
+        share = offered.events / self._events
+        flows = {ends: size * share for ends, size in self._flows(plan).items()}
+        flows |= {ends: size * offered.events for ends, size in test.fed_bytes.items()}
+        predicted = bytes_by_node(flows, test.homes)
+        return [
+            {
+                "address": address,
+                "processes": sorted(name for name, home in test.homes.items() if home == address),
+                "sent_bytes": load.sent_bytes,
+                "predicted_bytes": predicted.get(address, 0.0),
+                "throttled": load.throttled,
+            }
+            for address, load in sorted(offered.machines.items())
+        ]
+
+    def _flows(self, plan: Plan) -> dict[tuple[str, str], float]:
+        """Bytes between processes over the whole trace."""
+        return plan_flows(plan, self._per_part(plan), self._span_us, self._source.schema, self._settings.shufflers)
+
     def _predicted(self, plan: Plan) -> tuple[float, str | None]:
         capacity = self._settings.capacity.for_window(1_000_000)
         return predicted_rate(plan, self._per_part(plan), self._span_us, self._events, capacity)
@@ -197,10 +224,14 @@ class ScaleTest:
         window_us = max(query.window_us for query in self._queries)
         return max(1, round(_WARM_UP_WINDOWS * window_us / self._span_us * self._events))
 
-    def _options(self, clock: float) -> RayOptions:
+    def _options(self, plan: Plan, clock: float) -> RayOptions:
         from cluster.options import Placement, RayOptions
 
         settings = self._settings
+        placement = Placement(settings.placement, dict(settings.pins), speeds=settings.speeds)
+        if settings.placement == EDGES:
+            loads = predicted_busy_s(plan, self._per_part(plan), self._span_us, settings.capacity)
+            placement = replace(placement, flows=self._flows(plan), loads=loads)
         emulated = settings.capacity.for_window(1_000_000).times(clock)
         return RayOptions(
             address=settings.address,
@@ -208,9 +239,13 @@ class ScaleTest:
             policy=replace(FlushPolicy(), interval_s=settings.flush_s),
             emulate={"": emulated} if settings.emulate else {},
             metrics=False,
-            placement=Placement(settings.placement, dict(settings.pins)),
+            placement=placement,
             wait_for_nodes_s=settings.wait_for_nodes_s,
         )
+
+
+def _largest_sustained(offered: Sequence[OfferedRate]) -> OfferedRate:
+    return max([one for one in offered if one.sustained] or offered, key=lambda one: one.rate)
 
 
 def _extent(source: TraceSource) -> tuple[int, int]:

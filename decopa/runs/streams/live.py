@@ -18,10 +18,14 @@ import pyarrow as pa
 from actors.latency import LatencySummary
 from actors.reports import OperatorReport
 from actors.sinks.sink import MatchSink
+from cluster.change.runtime import AdaptingRuntime
+from cluster.change.switches import PlanSwitch
 from cluster.local import LocalRuntime
 from decopa.choices import DEFAULT_BATCH_SIZE
+from decopa.planning.plan import Plan
 from decopa.query.binding import bind
 from decopa.query.query import Query
+from decopa.runs.adapting import adapting_runtime
 from decopa.runs.prepare import Prepared, prepare
 from decopa.runs.result import result_table
 from decopa.runs.spec import RunSpec
@@ -41,7 +45,7 @@ class LiveSummary:
 
     `events` were worked on, the last of them at `reached_us` (None if there were none). `ended` says whether the stream
     came to its end; else it was stopped. `matches` counts what was handed out, by query. Latency is measured on Ray
-    only.
+    only. `switches` are the changes of the plan, `plan` is the last one.
     """
 
     events: int
@@ -52,17 +56,21 @@ class LiveSummary:
     operators: tuple[OperatorReport, ...]
     notices: tuple[str, ...]
     latency: LatencySummary
+    switches: tuple[PlanSwitch, ...] = ()
+    plan: Plan | None = None
 
 
 class LiveRun:
     """Iterates over tables of new matches, none of them empty, in the columns of `decopa.run`; can be used once.
 
     Leaving the loop early, or `close`, ends the run. `stop` asks it to end, from any thread: what is certain by then
-    still comes.
+    still comes. `changed` gets a line when the plan has been changed.
     """
 
-    def __init__(self, prepared: Prepared, stop: Stop | None = None) -> None:
-        self._prepared, self._stop = prepared, stop
+    def __init__(
+        self, prepared: Prepared, stop: Stop | None = None, *, changed: Callable[[str], None] = lambda line: None
+    ) -> None:
+        self._prepared, self._stop, self._changed = prepared, stop, changed
         self._queries, self._source, self._plan = prepared.queries, prepared.source, prepared.plan
         self._counts = dict.fromkeys((query.name for query in self._queries), 0)
         self._running: LocalRuntime | RayLive | None = None
@@ -140,6 +148,8 @@ class LiveRun:
             operators,
             tuple(dict.fromkeys(notices)),
             LatencySummary() if report is None else report.latency,
+            tuple(running.loop.switches) if isinstance(running, AdaptingRuntime) else (),
+            running.plan if isinstance(running, AdaptingRuntime) else self._plan,
         )
 
     def _tables(self) -> Generator[pa.Table, None, None]:
@@ -162,8 +172,7 @@ class LiveRun:
     def _start(self, open_: ExitStack) -> LocalRuntime | RayLive:
         spec = self._prepared.spec
         if spec.runtime == "local":
-            size = spec.trace.batch_size or DEFAULT_BATCH_SIZE
-            self._running = local = LocalRuntime(self._plan, self._source, batch_size=size, limits=spec.limits)
+            self._running = local = self._local()
             return local
         # Imported here because Ray takes a second, and a local run should not wait for it.
         from cluster.placement import places_needed
@@ -173,6 +182,13 @@ class LiveRun:
         self._running = remote = RayLive(self._plan, self._source, limits=spec.limits, options=spec.ray)
         open_.enter_context(ray_session(address=spec.ray.address, cpus=places_needed(remote.topology)))
         return remote
+
+    def _local(self) -> LocalRuntime:
+        spec = self._prepared.spec
+        if spec.adapt is not None:
+            return adapting_runtime(self._prepared, spec.adapt, tell=self._changed)
+        size = spec.trace.batch_size or DEFAULT_BATCH_SIZE
+        return LocalRuntime(self._plan, self._source, batch_size=size, limits=spec.limits)
 
     def _count(self, matches: pa.Table) -> None:
         for one in matches.column("query").value_counts().to_pylist():

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from decopa.errors import OutputError
 from decopa.files import check_writable, csv_lines, json_lines, open_parquet, write_matches
+from decopa.runs.result import combined
 
 #: A part of a folder is written when it has this many matches, or this long after its first one.
 DEFAULT_PART_ROWS = 100_000
@@ -123,7 +124,7 @@ class PartFolder:
             self._due.cancel()
             self._due = None
         if self._waiting:
-            whole = pa.concat_tables(self._waiting).unify_dictionaries()
+            whole = combined(self._waiting)  # rules that come and go have columns of their own
             write_matches(whole, self._folder / f"part-{self._number:08d}.parquet", overwrite=False)
             self._waiting, self._number = [], self._number + 1
 

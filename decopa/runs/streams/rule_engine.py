@@ -43,6 +43,7 @@ class RuleEngine:
 
     def feed(self, events: EventBatch) -> None:
         self.pipe.feed(events)
+        self.pipe.forget_strings()
 
     def switch(self, parts: tuple[QueryPlan, ...], begin_us: Mapping[str, int]) -> None:
         """From the next batch on these parts find the matches; new ones see events from `begin_us` on, by key."""

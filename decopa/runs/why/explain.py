@@ -23,8 +23,8 @@ from decopa.query.query import Query
 from decopa.runs.why.blockers import blocking
 from decopa.runs.why.misses import condition_misses, window_misses
 from decopa.runs.why.parts import Blocking, Branch, Miss, Position, Rejection, Relaxation, Stage, Why
-from decopa.runs.why.relaxations import CountMatches, relaxations
-from decopa.runs.why.verdict import verdict
+from decopa.runs.why.relaxations import CountMatches, relaxations, together
+from decopa.runs.why.verdict import last_stage, verdict
 
 Mask = npt.NDArray[np.bool_]
 #: Candidates of one stage that are all looked at; of more, this many are drawn.
@@ -46,6 +46,10 @@ def explain_matches(
     wanted: tuple[Relaxation, ...] = ()
     if not found and all(position.events for branch in branches for position in branch.positions):
         wanted = tuple(relaxations(query, count))
+        if not any(one.helps for one in wanted) and (stage := last_stage(branches)) is not None:
+            # Conditions may be impossible to fulfil together although each of them is nothing special.
+            several = together(query, [one.condition for one in stage.rejections if one.alone], count)
+            wanted += () if several is None else (several,)
     first = verdict(query, found, branches, wanted)
     return Why(query.name, found, first, branches, wanted, tuple(dict.fromkeys(_notices(branches))))
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 
 from decopa.errors import QueryError
-from decopa.query.conditions.predicate import aliases_of
+from decopa.query.conditions.predicate import Predicate, aliases_of
 from decopa.query.names import duration_text
 from decopa.query.pattern import (
     And,
@@ -42,16 +42,30 @@ def relaxations(query: Query, count: CountMatches) -> Iterator[Relaxation]:
     if (any_order := unordered(query)) is not None:
         yield Relaxation("any order (AND for SEQ)", count(any_order), "order")
     for place, predicate in enumerate(query.conditions[:_MOST_CONDITIONS], start=1):
-        fewer = replace(
-            query,
-            where=tuple(one for one in query.where if one is not predicate),
-            skips=tuple(one for one in query.skips if one is not predicate),
-        )
+        fewer = without_conditions(query, [predicate])
         yield Relaxation(f"without condition {place}, '{predicate}'", count(fewer), "condition")
     for negation in nots(query.pattern):
         fewer_nots = without_not(query, negation)
         if fewer_nots is not None:
             yield Relaxation(f"without {negation}", count(fewer_nots), "negation")
+
+
+def together(query: Query, conditions: Collection[str], count: CountMatches) -> Relaxation | None:
+    """The query without several conditions at once, named by their text; None if it has fewer than two of them."""
+    numbered = [(place, one) for place, one in enumerate(query.conditions, start=1) if str(one) in conditions]
+    if len(numbered) < 2:
+        return None
+    fewer = without_conditions(query, [one for _, one in numbered])
+    places = ", ".join(str(place) for place, _ in numbered)
+    return Relaxation(f"without the conditions {places} together", count(fewer), "together")
+
+
+def without_conditions(query: Query, left_out: Collection[Predicate]) -> Query:
+    where, skips = (
+        tuple(one for one in conditions if not any(one is other for other in left_out))
+        for conditions in (query.where, query.skips)
+    )
+    return replace(query, where=where, skips=skips)
 
 
 def sequenced(query: Query) -> Query | None:

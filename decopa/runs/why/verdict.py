@@ -41,7 +41,37 @@ def verdict(query: Query, matches: int | None, branches: Sequence[Branch], tried
         return f"no match: the window is too short; {first.change} gives {_count(first)}; {reached}"
     if blamed["condition"]:
         return f"no match: {_condition(max(blamed['condition'], key=_many), branches)}"
-    return f"no match: several things stand in the way, no single change gives a match; {reached}"
+    return f"no match: {_several(branches, helping)}; {reached}"
+
+
+def last_stage(branches: Sequence[Branch]) -> Stage | None:
+    """The stage of the only branch at which the conditions reject all candidates that lie in the window."""
+    if len(branches) != 1 or not branches[0].stages:
+        return None
+    stage = branches[0].stages[-1]
+    return None if stage.survived or stage.candidates == stage.outside_window else stage
+
+
+def _several(branches: Sequence[Branch], helping: Sequence[Relaxation]) -> str:
+    """No single change helps: what rejects the last candidates, and whether a change of all of that would help."""
+    stage = last_stage(branches)
+    rejecting = [] if stage is None else [one for one in stage.rejections if one.alone]
+    if stage is None or not rejecting:
+        return "several things stand in the way, no single change gives a match"
+    met = stage.candidates - stage.outside_window
+    about = "about " if stage.sampled else ""
+    all_of_them = next((one for one in rejecting if one.alone == met), None)
+    if all_of_them is not None:
+        text = f"'{all_of_them.condition}' rejects all {about}{met:,} candidates for {stage.sub_query} in the window"
+    else:
+        named = ", ".join(f"'{one.condition}'" for one in rejecting)
+        text = (
+            f"{named} are never fulfilled together, though each is on its own: none of {about}{met:,} candidates for "
+            f"{stage.sub_query} in the window passes"
+        )
+    combined = [one for one in helping if one.kind == "together"]
+    change = f"{combined[0].change} there would be {_count(combined[0])}" if combined else ""
+    return f"{text}; no single change gives a match{', ' if change else ''}{change}"
 
 
 def _matching(matches: int | None, branches: Sequence[Branch]) -> str:

@@ -31,7 +31,7 @@ class Contender:
 
     @property
     def tool(self) -> str:
-        """decopa, flink, duckdb or spark: what --skip takes."""
+        """decopa, flink, duckdb, polars or spark: what --skip takes."""
         return self.measured_by.removesuffix("_worker")
 
     def reason_against(self, query: SequenceQuery) -> str | None:
@@ -47,21 +47,30 @@ class Contender:
         return OURS if self.tool == "decopa" else PEERS
 
 
-#: What the Ray runtime is compared with: it puts matches in order, too.
-IN_ORDER = "decopa local, ordered table"
+#: What users get: an Arrow table in memory, Parquet files, or the number of matches.
+TABLE, FOLDER, COUNT = "decopa, table", "decopa, folder", "decopa, count"
 CONTENDERS = (
     Contender("decopa local", "decopa_worker", "local", following=FOLLOWING),
     Contender("decopa local, batches of 10,000", "decopa_worker", "local", 10_000, following=FOLLOWING),
     Contender("decopa local, batches of 1,000", "decopa_worker", "local", 1_000, following=FOLLOWING),
-    Contender(IN_ORDER, "decopa_worker", "table", following=FOLLOWING),
-    Contender("decopa ray, all of Ray on one core", "decopa_worker", "ray", baseline=IN_ORDER, following=FOLLOWING),
-    Contender("decopa ray, all cores", "decopa_worker", "ray-all-cores", baseline=IN_ORDER, following=FOLLOWING),
+    Contender(TABLE, "decopa_worker", "table", following=FOLLOWING),
+    Contender(FOLDER, "decopa_worker", "folder", following=FOLLOWING),
+    Contender(COUNT, "decopa_worker", "count", following=FOLLOWING),
+    # The Ray runtime puts matches in order, too.
+    Contender("decopa ray, all of Ray on one core", "decopa_worker", "ray", baseline=TABLE, following=FOLLOWING),
+    Contender("decopa ray, all cores", "decopa_worker", "ray-all-cores", baseline=TABLE, following=FOLLOWING),
     Contender("FlinkCEP", "flink", following=FOLLOWING),
     Contender("DuckDB, plain join", "duckdb_worker", "plain"),
     Contender("DuckDB, time-bucket join", "duckdb_worker", "bucket"),
+    Contender("DuckDB, table", "duckdb_worker", "table", baseline=TABLE),
+    Contender("DuckDB, folder", "duckdb_worker", "folder", baseline=FOLDER),
+    Contender("DuckDB, count", "duckdb_worker", "count", baseline=COUNT),
     Contender("DuckDB, ASOF join", "duckdb_worker", "asof", following=("next",)),
     Contender("DuckDB, batches of 10,000", "duckdb_worker", "batches", 10_000, "decopa local, batches of 10,000"),
     Contender("DuckDB, batches of 1,000", "duckdb_worker", "batches", 1_000, "decopa local, batches of 1,000"),
+    Contender("Polars, table", "polars_worker", "table", baseline=TABLE),
+    Contender("Polars, folder", "polars_worker", "folder", baseline=FOLDER),
+    Contender("Polars, count", "polars_worker", "count", baseline=COUNT),
     Contender("Spark SQL, plain join", "spark_worker", "plain"),
     Contender("Spark SQL, time-bucket join", "spark_worker", "bucket"),
 )

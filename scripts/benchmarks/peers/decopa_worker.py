@@ -1,15 +1,19 @@
 """decopa itself: in this process, or on a Ray that is started here with one unit per operator.
 
 The plan joins rare types first, as a planner that knows the rates would. The clock runs from the Arrow table, checks
-and split by type included, to the columns of all matches in memory.
+and split by type included, to the columns of all matches in memory; or it is that of a whole call of `decopa.run`,
+which makes a table in canonical order, a folder of Parquet files, or a number.
 """
 
 from __future__ import annotations
 
 import gc
 import os
+import shutil
+import tempfile
 import time
 from collections import Counter
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -33,17 +37,16 @@ WARM_UP_EVENTS = 20_000
 def run(job: Job) -> Outcome:
     trace = pq.read_table(job.trace)
     plan = rare_first(job.query, trace)
-    if job.form in ("local", "table"):
+    if not job.form.startswith("ray"):
         pa.set_cpu_count(1)
-        in_order, batch_size = job.form == "table", job.batch_events or DEFAULT_BATCH_SIZE
-        run_local(plan, trace.slice(0, WARM_UP_EVENTS), batch_size, in_order=in_order)
-        first = run_local(plan, trace, batch_size, in_order=in_order)
-        return repeated(
-            lambda events: run_local(plan, trace.slice(0, events), batch_size, in_order=in_order),
-            first,
-            limit_s=job.limit_s,
-            repeat=job.repeat,
-        )
+        batch_size = job.batch_events or DEFAULT_BATCH_SIZE
+
+        def run_here(events: int) -> Outcome:
+            part = trace.slice(0, events)
+            return run_local(plan, part, batch_size) if job.form == "local" else run_whole(plan, part, job)
+
+        run_here(WARM_UP_EVENTS)
+        return repeated(run_here, run_here(trace.num_rows), limit_s=job.limit_s, repeat=job.repeat)
     if job.form == "ray-all-cores":
         os.sched_setaffinity(0, range(os.cpu_count() or 1))
     from cluster.ray_session import ray_session
@@ -68,17 +71,37 @@ def rare_first(query: SequenceQuery, trace: pa.Table) -> Plan:
     return Plan((left_deep(parsed, order),))
 
 
-def run_local(plan: Plan, trace: pa.Table, batch_size: int = DEFAULT_BATCH_SIZE, *, in_order: bool = False) -> Outcome:
-    """`in_order` makes an Arrow table in canonical order of the matches, as `decopa.run` and the Ray runtime do."""
-    outlet = OutletSpec(Order.CANONICAL if in_order else Order.ANY)
+def run_whole(plan: Plan, trace: pa.Table, job: Job) -> Outcome:
+    """As a user calls it; the folder is removed when the clock has stopped."""
+    place = Path(tempfile.mkdtemp(prefix="bench_peers"))
+    began = time.perf_counter()
+    result = decopa.run_detailed(
+        job.query.text,
+        trace,
+        runtime="local",
+        planning=decopa.Planning(plan=plan),
+        limits=UNLIMITED,
+        count=job.form == "count",
+        out=place / "matches" if job.form == "folder" else None,
+    )
+    seconds = time.perf_counter() - began
+    outcome = Outcome(result.match_count, trace.num_rows, seconds)
+    del result
+    shutil.rmtree(place)
+    gc.collect()
+    return outcome
+
+
+def run_local(plan: Plan, trace: pa.Table, batch_size: int = DEFAULT_BATCH_SIZE) -> Outcome:
+    """The engine alone: matches are found, and their columns stay where they were written."""
+    outlet = OutletSpec(Order.ANY)
     began = time.perf_counter()
     runtime = LocalRuntime(plan, open_trace(trace), limits=UNLIMITED, outlet=outlet, batch_size=batch_size)
     runtime.run()
-    found = runtime.outcomes
     seconds = time.perf_counter() - began
     outcome = Outcome(runtime.matches, trace.num_rows, seconds)
     # A runtime refers to itself: until it is collected the next run has to take fresh memory from the system.
-    del runtime, found
+    del runtime
     gc.collect()
     return outcome
 

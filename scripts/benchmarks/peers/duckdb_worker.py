@@ -1,11 +1,13 @@
 """DuckDB on one thread: plain join, time-bucket join, ASOF join, and the time-bucket join in micro-batches.
 
-For the joins the events are loaded before the clock starts. In micro-batches each batch arrives as an Arrow table with
+The time-bucket join may become an Arrow table, a Parquet file or a number, too. For the joins the events are loaded
+before the clock starts. In micro-batches each batch arrives as an Arrow table with
 the events before it that may still matter; Arrow slices cost nothing, so keeping that window is free for DuckDB.
 """
 
 from __future__ import annotations
 
+import tempfile
 import threading
 import time
 
@@ -38,7 +40,7 @@ def run(job: Job) -> Outcome:
         else bucket_join(job.query, "duckdb")
     )
     outcome = climb(
-        lambda events: _joined(connection, sql, trace.slice(0, events), 2 * job.limit_s),
+        lambda events: _joined(connection, sql, job.form, trace.slice(0, events), 2 * job.limit_s),
         trace.num_rows,
         limit_s=job.limit_s,
         repeat=job.repeat,
@@ -56,8 +58,10 @@ def connect() -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def _joined(connection: duckdb.DuckDBPyConnection, sql: str, trace: pa.Table, limit_s: float) -> Outcome | None:
-    """Fills a temporary table with one row of ids per match; None if that takes longer than the limit."""
+def _joined(
+    connection: duckdb.DuckDBPyConnection, sql: str, form: str, trace: pa.Table, limit_s: float
+) -> Outcome | None:
+    """Makes one row of ids per match, in the form that is wanted; None if that takes longer than the limit."""
     connection.register("trace", trace)
     connection.execute("CREATE OR REPLACE TABLE events AS SELECT * FROM trace")
     connection.execute("DROP TABLE IF EXISTS matches")
@@ -65,13 +69,30 @@ def _joined(connection: duckdb.DuckDBPyConnection, sql: str, trace: pa.Table, li
     alarm.start()
     try:
         began = time.perf_counter()
-        connection.execute(f"CREATE TEMP TABLE matches AS {sql}")
+        matches = _delivered(connection, sql, form)
         seconds = time.perf_counter() - began
     except duckdb.InterruptException:
         return None
     finally:
         alarm.cancel()
-    return Outcome(_count(connection), trace.num_rows, seconds)
+    return Outcome(_count(connection) if matches is None else matches, trace.num_rows, seconds)
+
+
+def _delivered(connection: duckdb.DuckDBPyConnection, sql: str, form: str) -> int | None:
+    """The number of matches, if it is known; else they are in the temporary table `matches`."""
+    match form:
+        case "table":
+            return int(connection.sql(sql).to_arrow_table().num_rows)
+        case "count":
+            ((count,),) = connection.execute(f"SELECT count(*) FROM ({sql})").fetchall()
+            return int(count)
+        case "folder":
+            with tempfile.TemporaryDirectory(prefix="bench_peers") as place:
+                target = f"'{place}/matches.parquet' (FORMAT parquet)"
+                ((count,),) = connection.execute(f"COPY ({sql}) TO {target}").fetchall()
+            return int(count)
+    connection.execute(f"CREATE TEMP TABLE matches AS {sql}")
+    return None
 
 
 def in_batches(connection: duckdb.DuckDBPyConnection, job: Job, trace: pa.Table) -> Outcome:

@@ -1,4 +1,4 @@
-"""decopa against FlinkCEP, DuckDB and Spark SQL on one core: the same traces, queries and numbers of matches.
+"""decopa against FlinkCEP, DuckDB, Polars and Spark SQL on one core: the same traces, queries and numbers of matches.
 
 Figures are kept in --store, so that cases may be measured in several runs; the report has all that are in it.
 """
@@ -25,7 +25,7 @@ from scripts.benchmarks.peers.job import Job, Outcome
 from scripts.benchmarks.peers.machine import describe
 from scripts.benchmarks.peers.results import CaseResult
 
-TOOLS = ("decopa", "flink", "duckdb", "spark")
+TOOLS = ("decopa", "flink", "duckdb", "polars", "spark")
 GROWTH = {
     "window": ("Growth over the window, three inequalities", "window in ms at 1,000 events/s"),
     "rate": ("Growth over the rate, equal keys", "events/s of the stream"),

@@ -15,11 +15,15 @@ counted. **Every number of matches is checked against decopa's on the same event
 
 - **decopa local**: from the Arrow table, checks and split by type included, to all matches as columns in memory. The
   plan joins rare types first. "Batches of N" hands it N events at a time, as the DuckDB rows of that name.
-  "Ordered table" is what `decopa.run` returns: an Arrow table of the matches in canonical order.
+- **decopa, table, folder, count**: a whole call of `decopa.run`: an Arrow table of the matches in canonical order,
+  Parquet files, or `count=True`. Rows of these names for DuckDB and Polars do the same with the time-bucket join: an
+  Arrow table or data frame, COPY or `sink_parquet`, and a count.
 - **decopa ray**: the same plan, one unit per operator, until all matches are in the sink, in canonical order.
 - **FlinkCEP**: `scripts/benchmarks/peers/flink`, `followedByAny`, event time, `within`, parallelism 1, a watermark
   every 100 events (every 1, 10 or 1,000 makes little difference), object reuse, heap state. From the first event to the
   end of the job, without starting Java, reading the trace and deploying. Queries with a key run on a keyed stream.
+- **Polars**: lazy, on its streaming engine, one thread. It joins on equality only, so that the rest of the conditions
+  filters the joined rows.
 - **DuckDB** and **Spark SQL**, plain join: self-join with bounds on the times. Time-bucket join: rewritten by hand, the
   window as an equi-join. The events are loaded before the clock starts. Spark's rows go to its `noop` sink.
 - **DuckDB in batches**: the time-bucket join for each batch with the window before it, both as Arrow slices; the
@@ -27,8 +31,8 @@ counted. **Every number of matches is checked against decopa's on the same event
 
 Who cannot do the whole trace in {limit} s does its beginning, as far as the column "events" says. That flatters the
 plain joins, whose time grows with the square of the trace. "decopa is faster by" compares events per second with decopa
-local (for batches: with decopa in batches of that size; for decopa ray: with the ordered table); below 1 decopa is
-slower."""
+local (for batches: with decopa in batches of that size; for rows named table, folder or count: with decopa's of that
+name; for decopa ray: with its table); below 1 decopa is slower."""
 
 
 def markdown(

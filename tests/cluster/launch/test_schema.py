@@ -45,7 +45,10 @@ TYPOS = {
     "node type": (_set("available_node_types", "worker", "min_worker", value=1), "min_worker"),
     "command": (_set("worker_start_ray_commands", value=[". ~/.decopa-env; ray strat"]), "did you mean 'start'"),
     "option of a command": (
-        _set("worker_start_ray_commands", value=[". ~/.decopa-env; ray start --adress=x"]),
+        _set(
+            "worker_start_ray_commands",
+            value=[". ~/.decopa-env; for n in 1 2; do ray start --adress=x && exit 0; done"],
+        ),
         "--adress",
     ),
 }

@@ -18,7 +18,10 @@ from tests.support.command_line import EVENTS, QUERY, RUN, fails
     [
         ("PATTERN SEQ(A a, B b) WHERE a.y < b.x WITHIN 1 s", "unknown attribute 'y'"),
         ("PATTERN SEQ(A a, B b) WHERE c.x < b.x WITHIN 1 s", "unknown alias 'c'"),
-        ("PATTERN SEQ(A a, C c, D d) WITHIN 1 s", "no event of type 'C', 'D'"),
+        ("PATTERN SEQ(A a, C c, D d) WITHIN 1 s", "line 1, column 18: no event of type 'C', 'D'"),
+        ("SELECT * FROM A a ; C c WITHIN 1 sec", "line 1, column 21: no event of type 'C'"),
+        ("PATTERN SEQ(A a, B b) STRATEGY nextt WITHIN 1 s", "unknown strategy 'nextt'; write any, next, contiguous"),
+        ("PATTERN SEQ(A within, B b) WITHIN 1 s", "put it in double quotes to use it as a name"),
         ("PATTERN SEQ(A a, C c) WITHIN 1 s", "its types are A, B"),
         ("PATTERN SEQ(A a, B b) WHERE a.s < b.x WITHIN 1 s", "compares a string with a number"),
         ("PATTERN SEQ(A a, B a) WITHIN 1 s", "alias 'a' is used twice"),

@@ -29,6 +29,7 @@ from decopa.planning.strategies.units import assign_units
 from decopa.planning.subquery import SubQuery, whole
 from decopa.planning.validate import violations
 from decopa.query.query import Query
+from scripts.benchmarks.workload import make_events
 from tests.support.examples import examples
 from tests.support.golden_form import pattern_of
 from tests.support.shared import decopa_entries
@@ -262,6 +263,17 @@ def test_statistics_that_do_not_fit_are_refused(statistics: Statistics, message:
         plan_workload([MOTIVATING], statistics, CAPACITY, units=4)
 
 
+def test_an_idle_unit_takes_a_share_of_the_heavy_operator() -> None:
+    events = make_events("seq3", events=20_000, seed=1)
+    text = "PATTERN SEQ(A a, B b, C c) WHERE a.x < b.x AND b.x < c.x AND a.y < c.y WITHIN 141 ms"
+    known = decopa.stats(text, events)
+    (plan,) = decopa.plan(text, known, units=2).parts
+    assert [plan.root.hosts, plan.root.units] == [(0, 1), 2]
+    assert units_of(plan) == 2
+    found = decopa.run(text, events, planning=decopa.Planning(plan=decopa.plan(text, known, units=2)))
+    assert found.equals(decopa.run(text, events))
+
+
 def test_an_unknown_strategy_and_no_units_are_refused() -> None:
     with pytest.raises(PlanError, match="did you mean 'hybrid'"):
         plan_workload([MOTIVATING], MOTIVATING_STATISTICS, CAPACITY, units=4, strategy="hybird")
@@ -273,6 +285,15 @@ def test_exhaustive_search_is_refused_for_long_queries() -> None:
     query, statistics = drawn(1, types=(8, 8))
     with pytest.raises(PlanError, match="use `decopa`"):
         planned(query, statistics, "exhaustive", 10)
+
+
+def test_a_search_without_end_is_refused_unless_there_is_something_to_fall_back_on() -> None:
+    query, statistics = drawn(1, types=(5, 5))
+    space = SplitSpace(query, QueryRates(query, statistics))
+    with pytest.raises(PlanError, match="more splits on 8 units than `exhaustive` looks at; use `decopa`"):
+        best_assignment(space, 8, CAPACITY, max_work=50)
+    complete = best_assignment(space, 8, CAPACITY)
+    assert best_assignment(space, 8, CAPACITY, seed=complete, max_work=50) == complete
 
 
 def test_groups_beyond_all_reckoning_still_get_a_plan() -> None:

@@ -116,6 +116,22 @@ def test_emulated_results_say_so_everywhere(tmp_path: Path) -> None:
     assert all(path.stat().st_size > 5_000 for path in paths)
 
 
+def test_machines_are_shown_where_there_are_several(tmp_path: Path) -> None:
+    machines = [
+        {"address": f"10.0.0.{number}", "processes": [f"q/o3/{number}"], "sent_bytes": 2_500_000,
+         "predicted_bytes": 2e6, "throttled": share}
+        for number, share in ((1, None), (2, 0.75))
+    ]  # fmt: skip
+    alone, together = point("decopa", 1, 10, machines=machines[:1]), point("decopa", 2, 20, machines=machines)
+    for table in (text_table([alone, together]), markdown_table([alone, together])):
+        assert table.count("10.0.0.1") == 1
+        assert "2.50 MB" in table
+        assert "75% of the time" in table
+    assert "10.0.0.1" not in text_table([alone])
+    pytest.importorskip("matplotlib")
+    assert (tmp_path / "machines.png") in write_plots([alone, together], tmp_path, "q")
+
+
 def test_real_results_do_not() -> None:
     real = [point("decopa", 4, 10, emulated=False)]
     assert "emulated" not in text_table(real)

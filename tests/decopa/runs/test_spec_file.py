@@ -16,6 +16,7 @@ from decopa.api import make_plan
 from decopa.choices import Objective, Reading
 from decopa.errors import CheckpointError
 from decopa.language.text.parser import parse_workload
+from decopa.planning.change.options import Adapt
 from decopa.runs.spec import Output, Planning, RunSpec, TraceOptions
 from decopa.runs.spec_file import from_json, to_document
 from shuffler.exchange.outbox import FlushPolicy
@@ -66,6 +67,7 @@ FULL = RunSpec(
     Checkpoints("checkpoints", 0.5, 4, 6),
     "end",
     True,
+    Adapt(gain=2.0, units=(2, 8), log="changes.jsonl"),
 )
 
 

@@ -14,6 +14,7 @@ from costmodel.capacity import Capacity
 from costmodel.statistics import Statistics
 from decopa.api import make_plan
 from decopa.errors import DecoPaError
+from decopa.planning.change.options import Adapt
 from decopa.runs.spec import Output, Planning, RunSpec, TraceOptions
 from decopa.runs.support import OPTIONS, Option, Way, check_supported, markdown_table, way_of
 from shuffler.source.dead_letters import BadRows
@@ -48,6 +49,7 @@ ASKING = {
     "--out none": RunSpec(count=True),
     "--order": RunSpec(order="end"),
     "--max-out-mb": RunSpec(output=Output("matches", max_bytes=1)),
+    "--adapt": RunSpec(adapt=Adapt()),
 }
 
 

@@ -55,6 +55,26 @@ def test_batches_of_any_size_hold_every_event_once(rows: int, batch_size: int, p
     assert ordinals == list(range(rows))
 
 
+def test_small_blocks_of_a_stream_are_gathered_where_nobody_waits_for_them() -> None:
+    whole = pa.table({"id": range(10), "ts": range(10), "type": pa.array(list("ABCDE") * 2).dictionary_encode()})
+    small = [whole.slice(start, 1).to_batches()[0] for start in range(10)]
+    source = open_trace(iter(small))
+    gathered = list(source.batches([], 4, gather=True))
+    assert [len(batch) for batch in gathered] == [4, 4, 2]
+    assert [one for batch in gathered for one in batch.ids.tolist()] == list(range(10))
+    types = [batch.type_names[code] for batch in gathered for code in batch.type_codes]
+    assert types == list("ABCDE") * 2
+
+
+def test_a_bad_row_of_gathered_blocks_is_named_by_its_own_number() -> None:
+    rows = [
+        pa.record_batch({"id": [n], "ts": [n], "type": pa.array([None if n == 3 else "A"], pa.string())})
+        for n in range(5)
+    ]
+    with pytest.raises(TraceError, match="row 4"):
+        list(open_trace(iter(rows)).batches([], 100, gather=True))
+
+
 def test_type_codes_stay_the_same_over_blocks() -> None:
     rows = 2 * BLOCK_ROWS
     table = trace(type=["A"] * BLOCK_ROWS + ["B", "A"] * (BLOCK_ROWS // 2), x=np.zeros(rows))

@@ -66,6 +66,14 @@ def test_units_that_share_a_processor_are_planned_for_least_work() -> None:
         assert best.worst_regret <= min(one.worst_regret for one in others) * 1.05
 
 
+def test_in_one_process_every_split_may_run_on_one_unit() -> None:
+    four = space("PATTERN AND(A a, B b, C c, D d) WITHIN 1 min", known(A=10, B=50, C=200, D=1_000))
+    found = [one.candidate for one in ranked(four, 6, CAPACITY, processors=1)]
+    apart, together = ({one.assignment.split for one in found if one.together is on_one} for on_one in (False, True))
+    assert apart <= together
+    assert found[0].together
+
+
 def test_dependent_conditions_change_the_plan() -> None:
     text = "PATTERN AND(A a, B b, C c, D d) WHERE a.x < b.x AND b.x < c.x AND c.x < d.x WITHIN 1 min"
     pairs = {("A", "B"): 0.01, ("B", "C"): 0.01, ("C", "D"): 0.012}

@@ -23,6 +23,7 @@ from decopa.runs.why.relaxations import relaxations
 from shuffler.source.trace import open_trace
 from tests.support.brute_force import brute_force
 from tests.support.evaluate import holds
+from tests.support.examples import examples
 from tests.support.strategies import streams
 
 
@@ -128,6 +129,27 @@ def test_what_a_relaxation_promises_is_what_the_relaxed_query_finds(case: str) -
     assert bool(promised) == (found.matches == 0 and case != "type missing")
 
 
+def test_conditions_that_exclude_each_other_are_named_and_left_out_together() -> None:
+    text = "PATTERN SEQ(A a, B b) WHERE a.x < b.x AND a.x > b.x AND a.x <= b.x - 0 AND a.x >= b.x WITHIN 10 us"
+    events = [event(1, 0, "A", x=1.0), event(2, 1, "A", x=2.0), event(3, 2, "A", x=3.0), event(4, 3, "B", x=2.0)]
+    found = why(text, events)
+    assert "are never fulfilled together, though each is on its own: none of 3 candidates for SEQ(A a, B b) in the" in (
+        found.verdict
+    )
+    assert "without the conditions 1, 2, 3, 4 together there would be 3 matches" in found.verdict
+    assert [one.helps for one in found.relaxations if one.kind == "condition"] == [False] * 4
+
+
+def test_distances_that_no_set_of_places_fulfils_are_the_reason_even_if_no_single_change_helps() -> None:
+    text = (
+        "PATTERN AND(A a, B b, C c, D d) WHERE FORALL (i, j) IN (a, b, c, d): "
+        "dist_km(i.lat, i.lon, j.lat, j.lon) > 50 WITHIN 20 us"
+    )
+    events = [event(n, n, "ABCD"[n // 2], **(FAR if n % 2 else NEAR)) for n in range(8)]
+    first = why(text, events).verdict
+    assert "none of 4 candidates for AND(A a, B b, C c) in the window passes; no single change gives a match" in first
+
+
 def test_a_near_miss_says_by_how_much_and_with_which_events() -> None:
     found = why(*CASES["condition between two"][:2])
     (miss,) = [one for one in found.branches[0].stages[0].misses if one.condition == "a.x < b.x"]
@@ -154,6 +176,10 @@ def test_an_explanation_can_be_written_as_a_page_and_as_json() -> None:
     found = why(*CASES["condition between two"][:2])
     page = why_page((found,))
     assert "a.x &lt; b.x" in page and "failed by 0.01" in page and "<script" not in page
+    blocked = why_page((why(*CASES["negation blocks"][:2]),))
+    assert "NOT(N n) blocks 1 of 1" in blocked and "a = 1, b = 3, n = 2" in blocked
+    assert "pairs rejected" in why_page((why(*CASES["members"][:2]),))
+    assert "b.x &gt; 3" in why_page((why(*CASES["own condition"][:2]),))
     document = json.loads(to_document((found,)))
     assert document["format"] == "decopa-why" and document["queries"][0]["matches"] == 0
     assert document["queries"][0]["branches"][0]["stages"][0]["rejections"] == [
@@ -221,6 +247,31 @@ def test_counts_agree_with_the_referee_on_random_queries_and_streams(data: st.Da
             kept = [one for one in kept if check(one)]
         assert stage.survived == len(kept)
         bound = kept
+
+
+PROMISED = (
+    "SEQ(A a, B b) WHERE a.x < b.x AND a.k = b.k",
+    "AND(A a, B b, C c) WHERE a.x < b.x AND b.x < c.x",
+    "SEQ(A a, NOT(C c), B b) WHERE a.x < b.x AND c.k = a.k",
+    "SEQ(A a, KL(B b)) WHERE a.x < b.x AND b.x < b.x",
+    "SEQ(A a, B b, NOT(C c)) WHERE c.x > a.x",
+)
+
+
+@settings(max_examples=examples(20), deadline=None)
+@given(st.data())
+def test_every_change_gives_the_matches_that_it_promises(data: st.DataObject) -> None:
+    query = parse(f"PATTERN {data.draw(st.sampled_from(PROMISED))} WITHIN 4 us")
+    events = [{"x": None, "k": None, **one} for one in data.draw(streams(query))]
+    if not {one["type"] for one in events}.issuperset(query.event_types):
+        return
+    try:
+        found = explain_run([query], open_trace(pa.Table.from_pylist(events)))[0]
+    except decopa.DecoPaError:  # a column without any value has no type
+        return
+    assert found.matches == len(brute_force(query, events))
+    expected = [] if found.matches else list(relaxations(query, lambda changed: len(brute_force(changed, events))))
+    assert [one for one in found.relaxations if one.kind != "together"] == expected
 
 
 def _own(query: Query, alias: str, one: dict[str, Any]) -> bool:
