@@ -12,9 +12,10 @@ from actors.sinks.outlet import Outcome, OutletSpec
 from actors.sinks.sink import MatchSink
 from cluster.live import NewMatches
 from cluster.pipeline import TABLE, Pipeline
-from decopa.choices import DEFAULT_BATCH_SIZE
+from decopa.choices import DEFAULT_BATCH_SIZE, DEFAULT_BATCH_SIZE_OF_MANY
 from decopa.planning.plan import Plan
 from shuffler.routing.counts import FeedCounts
+from shuffler.routing.feeder import FEW_PARTS
 from shuffler.rows.events import EventBatch
 from shuffler.source.stopping import StreamStopped
 from shuffler.source.trace import TraceSource
@@ -87,14 +88,16 @@ class LocalRuntime:
         plan: Plan,
         source: TraceSource,
         *,
-        batch_size: int = DEFAULT_BATCH_SIZE,
+        batch_size: int | None = None,
         limits: Limits | None = None,
         interleaving: random.Random | None = None,
         outlet: OutletSpec = TABLE,
         watch: Watching | None = None,
         working: Working | None = None,
     ) -> None:
-        self._source, self._batch_size, self._watch = source, batch_size, watch
+        few = len(plan.parts) <= FEW_PARTS
+        self._batch_size = batch_size or (DEFAULT_BATCH_SIZE if few else DEFAULT_BATCH_SIZE_OF_MANY)
+        self._source, self._watch = source, watch
         self._pipeline: Working = working or Pipeline(
             plan,
             source.format,

@@ -120,6 +120,8 @@ DEFAULT_MAX_GROUPS = 50_000_000
 REFUSED_HOURS = 6
 #: Events per batch in one process: long enough to make the work per batch negligible, short enough for the cache.
 DEFAULT_BATCH_SIZE = 65_536
+#: Of a workload of many parts: each gets few events of a batch, so that the work per batch is not negligible.
+DEFAULT_BATCH_SIZE_OF_MANY = 262_144
 DEFAULT_MAX_STATE_BYTES = 4 * 2**30
 DEFAULT_MAX_SPILL_BYTES = 64 * 2**30
 #: Of the files that one process writes to a folder of matches.

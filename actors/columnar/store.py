@@ -47,6 +47,8 @@ class Store:
         self.cursor = np.zeros(1, dtype=np.int64)
         self._heaps = {alias: _Heap(members, self._memory) for alias, members in layout.groups.items()}
         self._deferred: list[Batch] = []
+        #: Bytes of columns and index, which change when there is more room.
+        self._reserved = 0
 
     def __len__(self) -> int:
         return self.end - self.begin
@@ -58,9 +60,12 @@ class Store:
     @property
     def nbytes(self) -> int:
         """Bytes held, room for growth included: what counts against the state limit."""
-        waiting = (column for batch in self._deferred for column in batch.columns.values())
-        arrays = [*self.columns.values(), self.hashes, self.previous, self.head, *waiting]
-        return sum(array.nbytes for array in arrays) + sum(heap.nbytes for heap in self._heaps.values())
+        held = self._reserved
+        for batch in self._deferred:
+            held += batch.nbytes
+        for heap in self._heaps.values():
+            held += heap.nbytes
+        return held
 
     def heap(self, alias: str, member: str) -> Array:
         return self._heaps[alias].columns[member]
@@ -238,6 +243,7 @@ class Store:
             self.head.fill(-1)
         self.cursor[0] = 0
         self.begin, self.end = 0, live
+        self._reserved = sum(one.nbytes for one in (*self.columns.values(), self.hashes, self.previous, self.head))
 
 
 def load_merging() -> None:

@@ -73,7 +73,10 @@ class JoinLogic:
                 yield Batch(rows, columns, heaps)
         live = self._live(side, batch.columns, self._watermarks[1 - side])
         if live is not None:
-            batch = batch.take(np.flatnonzero(live))
+            wanted = np.flatnonzero(live)
+            if not len(wanted):
+                return
+            batch = batch.take(wanted)
         self._stores[side].defer(batch)
 
     def on_watermark(self, side: int, watermark_us: int) -> Iterator[Batch]:

@@ -90,8 +90,10 @@ def plan_workload(
         known |= dict.fromkeys(query.branches, its_statistics)
     branches = [branch for query in queries for branch in query.branches]
     planner = _Planner(known, capacity, strategy, reading, model, seed, notices, processors)
-    shares = planner.divide(branches, units) if strategy in COST_BASED else None
-    if strategy in WORKLOAD_STRATEGIES:
+    # DecoPa's own way to plan several queries is to share (6.3); alternatives of one query are planned side by side.
+    sharing = strategy in WORKLOAD_STRATEGIES or (strategy == "decopa-paper" and len(queries) > 1)
+    shares = None if sharing else planner.divide(branches, units)
+    if sharing:
         plan = plan_shared(branches, planner.workload_planning(seconds), units=units, strategy=strategy)
     elif shares is None:
         plan = planner.packed(branches, units)

@@ -14,7 +14,7 @@ from actors.sinks.summary import Groups
 from decopa.choices import Order
 from decopa.runs.folder import published, publishing
 from decopa.runs.prepare import Prepared
-from decopa.runs.result import RunResult, result_table
+from decopa.runs.result import RunResult, combined, query_tables
 from decopa.runs.spec import RunSpec
 
 #: Until matches are collected, and where they were written to a folder instead.
@@ -48,10 +48,12 @@ def delivered(prepared: Prepared, run: Callable[[OutletSpec], Found]) -> RunResu
             return replace(found.result, folder=published(publication, parts))
     found = run(outlet)
     tables = [outcome for outcome in found.outcomes if not isinstance(outcome, list)]
-    matches = result_table(prepared.queries, tables, prepared.source.format, count=spec.count)
+    each = query_tables(prepared.queries, tables, prepared.source.format, count=spec.count)
+    by_query = {query.name: table for query, table in zip(prepared.queries, each, strict=True)}
+    result = replace(found.result, matches=combined(each), by_query=by_query)
     if any(outlet.summary(query) is not None for query in prepared.queries):
-        return replace(found.result, matches=matches, counted=sum(map(_matches, tables)))
-    return replace(found.result, matches=matches)
+        return replace(result, counted=sum(map(_matches, tables)))
+    return result
 
 
 def _matches(outcome: pa.Table | Groups) -> int:

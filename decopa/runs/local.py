@@ -9,7 +9,6 @@ from dataclasses import replace
 from actors.sinks.outlet import OutletSpec
 from cluster.change.runtime import AdaptingRuntime
 from cluster.local import LocalRuntime
-from decopa.choices import DEFAULT_BATCH_SIZE
 from decopa.runs.adapting import adapting_runtime
 from decopa.runs.delivery import NO_MATCHES, Found
 from decopa.runs.guard import Guard
@@ -49,7 +48,7 @@ def _runtime(
     return LocalRuntime(
         prepared.plan,
         prepared.source,
-        batch_size=prepared.spec.trace.batch_size or DEFAULT_BATCH_SIZE,
+        batch_size=prepared.spec.trace.batch_size,
         limits=prepared.spec.limits,
         interleaving=interleaving,
         outlet=outlet,

@@ -30,6 +30,7 @@ from decopa.runs.guard import Guard
 from decopa.runs.measure import measure_each
 from decopa.runs.opening import OpenedEvents, is_spark_frame, open_events
 from decopa.runs.planning import LEFT_DEEP, PlanChoice, check_measurable, choose_plan, needs_statistics, per_part
+from decopa.runs.result import MOST_COLUMNS
 from decopa.runs.spec import Planning, RunSpec
 from decopa.runs.support import Way, asks_for_ray, check_supported, way_of
 from shuffler.routing.topology import Topology
@@ -183,6 +184,12 @@ def check_delivery(spec: RunSpec, queries: Sequence[Query], way: Way) -> None:
         )
     if spec.output is not None and spec.output.is_folder and not in_parts:
         check_folder(spec, queries)
+    columns = {name for query in queries for name in (*query.positive_aliases, *query.columns)}
+    if spec.output is not None and not spec.output.is_folder and not spec.count and len(columns) > MOST_COLUMNS:
+        raise DecoPaError(
+            f"the matches of these {len(queries):,} queries have {len(columns):,} columns, too many for one file; "
+            "write a folder, which gets files for each query, or use the same aliases in all queries"
+        )
 
 
 def check_limit_policy(spec: RunSpec, way: Way) -> None:

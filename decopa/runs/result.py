@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,6 +26,8 @@ from decopa.runs.why.parts import Why
 from shuffler.rows.events import EventFormat
 
 MatchKey = tuple[object, ...]
+#: One table has at most this many columns: every match has a place in each of them, mostly empty.
+MOST_COLUMNS = 1_024
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,9 @@ class RunResult:
     `bad_rows` were left out (see `BadRows`).
     `warnings` are the notices that a user should act on. `published` counts the matches of a run with checkpoints,
     which are in the parts of its folder and not in the table, as are those of a run that wrote a `folder`. `counted` is
-    their number if only that, or figures, were asked for. Where the plan followed the stream, `switches` are the
+    their number if only that, or figures, were asked for. `by_query` has the matches, or figures, of each query by
+    its name, in columns of its own; where all of them together have more than `MOST_COLUMNS`, `matches` says of each
+    only which query it is of, and when it began and ended. Where the plan followed the stream, `switches` are the
     changes, `plan` and `operators` those of the last plan, and `earlier_operators` those of the plans before.
     """
 
@@ -60,6 +64,7 @@ class RunResult:
     published: int | None = None
     folder: MatchFolder | None = None
     counted: int | None = None
+    by_query: Mapping[str, pa.Table] = field(default_factory=dict, repr=False)
     switches: tuple[PlanSwitch, ...] = ()
     earlier_operators: tuple[OperatorReport, ...] = ()
     explain: Callable[[], tuple[Why, ...]] | None = field(default=None, repr=False, compare=False)
@@ -103,7 +108,18 @@ def result_table(
     *,
     count: bool = False,
 ) -> pa.Table:
-    """The matches of every query, in the workload's order; alternatives of OR are united without duplicates.
+    """The matches of every query in one table, in the workload's order; see `query_tables`."""
+    return combined(query_tables(queries, found, form, count=count))
+
+
+def query_tables(
+    queries: Sequence[Query],
+    found: Sequence[pa.Table | Groups],
+    form: EventFormat | None = None,
+    *,
+    count: bool = False,
+) -> list[pa.Table]:
+    """The matches of each query; alternatives of OR are united without duplicates.
 
     `found` has a table for each branch of each query, or its figures where the query has aggregates or all are
     counted; `form` says what these look like.
@@ -119,13 +135,15 @@ def result_table(
             assert form is not None
             groups = merged(part for part in parts if isinstance(part, dict))
             tables.append(summary_table(query.name, form, summary, groups))
-    return combined(tables)
+    return tables
 
 
 def combined(tables: Sequence[pa.Table]) -> pa.Table:
     """The tables of the queries of a workload, one below the other."""
     if len(tables) == 1:
         return tables[0]
+    if len({name for table in tables for name in table.column_names}) > MOST_COLUMNS:
+        tables = [table.select([name for name in RESULT_COLUMNS if name in table.column_names]) for table in tables]
     lists = {name for table in tables for name in table.column_names if _is_list(table, name)}
     alike = [_with_lists(table, lists) for table in tables]
     return pa.concat_tables(alike, promote_options="default").unify_dictionaries()

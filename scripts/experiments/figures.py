@@ -22,6 +22,8 @@ from scripts.experiments.synthetic import Setting, workload
 NAME = "figures"
 ALL = ("decopa", "decopa-paper", "hybrid", "state", "rip")
 MAIN = ("decopa", "decopa-paper", "hybrid")
+#: Of several queries.
+OF_WORKLOADS = ("shared", *MAIN)
 WORKLOAD_UNITS = 20
 _LOG_10 = math.log(10)
 
@@ -130,7 +132,7 @@ def exchanged(priced: PricedPlan) -> float:
 def _measure_workload(point: Point) -> Measured:
     queries, statistics, capacity = workload(point.setting.seed, point.queries, WORKLOAD_UNITS)
     found = {}
-    for strategy in MAIN:
+    for strategy in OF_WORKLOADS:
         plan = plan_workload(queries, statistics, capacity, units=WORKLOAD_UNITS, strategy=strategy).plan
         known = part_statistics(plan, [statistics] * len(plan.reported))
         priced = [
@@ -200,11 +202,11 @@ def _values(figure: Figure, found: Sequence[Measured]) -> dict[str, list[float]]
     if figure.measure == "exchanged":
         return {name: [one.log_exchanged[name] / _LOG_10 for one in found] for name in MAIN}
     base = "hybrid" if figure.measure == "over hybrid" else "centralized"
-    names = [name for name in ALL if name != base and all(name in one.log_scaling for one in found)]
+    names = [name for name in ("shared", *ALL) if name != base and all(name in one.log_scaling for one in found)]
     if base == "hybrid":
         names = ["decopa", "decopa-paper"]
     elif figure.measure == "main":
-        names = [name for name in names if name in MAIN]
+        names = [name for name in names if name in OF_WORKLOADS]
     return {name: [(one.log_scaling[name] - one.log_scaling[base]) / _LOG_10 for one in found] for name in names}
 
 

@@ -17,6 +17,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 #: Okabe and Ito's colours, with a marker each.
 STYLES = {
+    "shared": ("#000000", "P", "-"),
     "decopa": ("#0072B2", "o", "-"),
     "decopa-paper": ("#56B4E9", "s", "--"),
     "hybrid": ("#D55E00", "^", "-"),

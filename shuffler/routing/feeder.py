@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from decopa.errors import CheckpointError
-from decopa.planning.plan import QueryPlan
+from decopa.planning.plan import Plan, QueryPlan
 from decopa.query.binding import BoundQuery
 from decopa.query.pattern import ANY_TYPE
 from shuffler.routing.counts import FeedCounts
@@ -105,7 +105,9 @@ class WorkloadFeeder:
 
     A part of a large workload hears of watermarks when it gets rows, or when it is a window behind: what it keeps is
     bounded, and no match depends on when it hears of one. A part with NOT always hears of them, since matches wait for
-    them there. What it yields is for the part and the copy that come with it.
+    them there. A part that shares nothing and got no rows for a window keeps nothing any more, and hears of none.
+
+    What it yields is for the part and the copy that come with it.
     """
 
     def __init__(
@@ -128,6 +130,16 @@ class WorkloadFeeder:
         patience = [0 if prompt or one.query.negations else one.query.window_us for one in bounds]
         self._patience_us = np.array(patience, dtype=np.int64)
         self._told_us = np.full(len(bounds), NOTHING_YET, dtype=np.int64)
+        #: The time of the last rows of each part.
+        self._fed_us = np.full(len(bounds), NOTHING_YET, dtype=np.int64)
+        # Rows that come through views, or from other shufflers, are not known here; and those who take the matches of
+        # a part wait for what it hears.
+        viewed = {one.view.part for table in routing for one in table.plan.views if one.view is not None}
+        lone = [
+            table.shufflers == 1 and not table.plan.views and not table.plan.fragment and key not in viewed
+            for table, key in zip(routing, Plan(tuple(table.plan for table in routing)).keys, strict=True)
+        ]
+        self._may_rest = np.array(lone, dtype=bool) & (self._patience_us > 0)
         self.watermark_us = NOTHING_YET
         self._seen: dict[str, int] = {}
         self._last_ts = NOTHING_YET
@@ -151,7 +163,10 @@ class WorkloadFeeder:
                 yield part, copy, delivery
         self._last_ts = int(events.ts[-1])
         self.watermark_us = now = max(self.watermark_us, self._last_ts)
-        behind = (self._told_us < now) & (taking | (self._told_us <= now - self._patience_us))
+        resting = self._may_rest & (self._told_us > self._fed_us + self._patience_us)
+        waited = (self._told_us <= now - self._patience_us) & ~resting
+        self._fed_us[taking] = now
+        behind = (self._told_us < now) & (taking | waited)
         yield from self._tell(np.flatnonzero(behind).tolist(), now)
 
     def advance(self, watermark_us: int) -> Iterator[tuple[int, int, Delivery]]:

@@ -1,19 +1,22 @@
 """Views of one operator that differ in constants only: a match finds the views that want it by search.
 
-The rows of a batch are put in the order of what is compared, and each view finds its rows as a stretch of that order.
-This takes time for the rows, for the views and for what they get, not for rows times views.
+What a row has to compare is replaced by its place among the constants of all views. The rows of a batch are put in the
+order of that, and each view looks up where its stretch of that order begins and ends. What else
+it compares is decided within the stretch, by compiled loops over small numbers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
+from shuffler.routing.parameter_loops import count_wanted, wanted_rows
 from shuffler.routing.views import ViewReader, chosen
 from shuffler.rows.batch import Array, Batch, Indices
 
+#: Views of one table: constants have numbers of 16 bits.
+_MOST_VIEWS = 60_000
 _HOLDS = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal, "=": np.equal}
 
 
@@ -23,8 +26,10 @@ class ViewTable:
     def __init__(self, readers: Sequence[ViewReader]) -> None:
         self._readers, self._first = tuple(readers), readers[0]
         self._comparisons = self._first.comparisons
+        self._counting = all(reader.counting for reader in readers)
         #: For each figure the constants of all views.
         self._constants = [np.array(values) for values in zip(*(reader.constants for reader in readers), strict=True)]
+        self._limits = [_Limits(op, values) for op, values in zip(self._comparisons, self._constants, strict=True)]
 
     def read(self, batch: Batch) -> Iterator[tuple[int, Batch]]:
         """The places of views that want rows of a batch, and these rows: those that fulfil all that the view's
@@ -43,29 +48,32 @@ class ViewTable:
                 yield 0, self._first.laid_out(batch)
         else:
             for place, rows in self._search(figures):
-                yield place, self._readers[place].laid_out(batch, rows)
+                yield place, rows if isinstance(rows, Batch) else self._readers[place].laid_out(batch, rows)
 
-    def _search(self, figures: Sequence[Array]) -> Iterator[tuple[int, Indices]]:
-        """The places of views and the rows that each wants, in ascending order."""
-        stretches = [
-            _Stretches.of(op, figure, limits)
-            for op, figure, limits in zip(self._comparisons, figures, self._constants, strict=True)
-        ]
-        best = min(stretches, key=lambda one: int(one.lengths.sum()))
-        others = [
-            (_HOLDS[op], figure[best.order], limits.tolist())
-            for op, figure, limits, one in zip(self._comparisons, figures, self._constants, stretches, strict=True)
-            if one is not best
-        ]
-        wanting = np.logical_and.reduce([one.lengths > 0 for one in stretches])
-        for place in np.flatnonzero(wanting).tolist():
-            stretch = slice(best.starts[place], best.stops[place])
-            rows = best.order[stretch]
-            if others:
-                holds = [holds(figure[stretch], limits[place]) for holds, figure, limits in others]
-                rows = rows[holds[0] if len(holds) == 1 else np.logical_and.reduce(holds)]
-            if len(rows):
-                yield place, np.sort(rows)
+    def _search(self, figures: Sequence[Array]) -> Iterator[tuple[int, Batch | Indices]]:
+        """The places of views and the rows that each wants, in ascending order; or how many, where that is all that
+        is asked for."""
+        coded = [limits.codes(figure) for limits, figure in zip(self._limits, figures, strict=True)]
+        stretches = [limits.stretches(codes) for limits, codes in zip(self._limits, coded, strict=True)]
+        lengths = [int((ends - begins).sum()) for begins, ends in stretches]
+        # The figure that leaves least to look at is the first.
+        ranked = sorted(range(len(figures)), key=lengths.__getitem__)
+        order = np.argsort(coded[ranked[0]], kind="stable")
+        codes = np.array([coded[one][order] for one in ranked])
+        lows = np.array([self._limits[one].lows for one in ranked])
+        widths = np.array([self._limits[one].widths for one in ranked])
+        begins, ends = stretches[ranked[0]]
+        counts = count_wanted(codes, lows, widths, begins, ends)
+        wanting = np.flatnonzero(counts)
+        numbered = zip(wanting.tolist(), counts[wanting].tolist(), strict=True)
+        if self._counting:
+            for place, count in numbered:
+                yield place, Batch(count, {}, {})
+            return
+        rows, begin = wanted_rows(codes, order, lows, widths, begins, ends, counts), 0
+        for place, count in numbered:
+            yield place, rows[begin : begin + count]
+            begin += count
 
 
 def tables_of(readers: Sequence[ViewReader]) -> list[tuple[tuple[int, ...], ViewTable]]:
@@ -73,38 +81,44 @@ def tables_of(readers: Sequence[ViewReader]) -> list[tuple[tuple[int, ...], View
     found: dict[object, list[int]] = {}
     for place, reader in enumerate(readers):
         found.setdefault(reader.template, []).append(place)
-    return [(tuple(places), ViewTable([readers[place] for place in places])) for places in found.values()]
+    groups = [tuple(places[begin : begin + _MOST_VIEWS]) for places in found.values()
+              for begin in range(0, len(places), _MOST_VIEWS)]  # fmt: skip
+    return [(places, ViewTable([readers[place] for place in places])) for places in groups]
 
 
-class _Stretches(NamedTuple):
-    """An order of the rows by what they have to compare, and where in it the rows that each view's constant lets
-    through begin and end."""
+class _Limits:
+    """What one figure is compared with by all views.
 
-    order: Indices
-    starts: Indices
-    stops: Indices
+    The code of a value says between which of the constants it lies. A view wants `widths` codes from `lows` on.
+    """
 
-    @property
-    def lengths(self) -> Indices:
-        return self.stops - self.starts
-
-    @classmethod
-    def of(cls, op: str, figure: Array, limits: Array) -> _Stretches:
-        """A missing value, which comes last, is let through by no constant."""
-        order = np.argsort(figure, kind="stable")
-        values = figure[order]
-        first, last = (np.searchsorted(values, limits, side=side) for side in ("left", "right"))
-        none = np.zeros(len(limits), dtype=np.int64)
-        missing = np.isnan(values).sum() if values.dtype.kind == "f" else 0
-        everything = np.full(len(limits), len(values) - missing, dtype=np.int64)
+    def __init__(self, op: str, constants: Array) -> None:
+        self._op = op
+        self._values, places = np.unique(constants, return_inverse=True)
+        places, everything = places.reshape(-1), len(self._values) + 1
+        nothing = np.zeros(len(places), dtype=np.int64)
         match op:
-            case "<":
-                return cls(order, none, first)
-            case "<=":
-                return cls(order, none, last)
-            case ">":
-                return cls(order, last, everything)
-            case ">=":
-                return cls(order, first, everything)
+            case "<" | "<=":
+                lows, highs = nothing, places + 1
+            case ">" | ">=":
+                lows, highs = places + 1, nothing + everything
             case _:
-                return cls(order, first, last)
+                lows, highs = places, places + 1
+        self.lows, self.widths = lows.astype(np.uint16), (highs - lows).astype(np.uint16)
+
+    def codes(self, figure: Array) -> Array:
+        """A missing value gets a code that no view wants."""
+        values = self._values
+        found = np.searchsorted(values, figure, side="right" if self._op in ("<", ">=") else "left")
+        if self._op == "=":
+            found[values[np.minimum(found, len(values) - 1)] != figure] = len(values)
+        elif self._op in (">", ">=") and figure.dtype.kind == "f":
+            found[np.isnan(figure)] = 0
+        return found.astype(np.uint16)
+
+    def stretches(self, codes: Array) -> tuple[Indices, Indices]:
+        """Where the rows that each view wants begin and end, in the order of their codes."""
+        places = np.zeros(len(self._values) + 2, dtype=np.int64)
+        np.cumsum(np.bincount(codes, minlength=len(self._values) + 1), out=places[1:])
+        lows = self.lows.astype(np.int64)
+        return places[lows], places[lows + self.widths]

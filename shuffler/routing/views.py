@@ -48,6 +48,7 @@ class ViewReader:
         self._names = operator.view.names
         _, source = source_of(plan, operator.view)
         self._source = layout_of(source_bound, source.sub_query)
+        self.counting = counting
         self._columns = () if counting else tuple(layout_of(bound, operator.sub_query).columns)
         left = residue_of(plan, part, operator)
         self._order = left.order

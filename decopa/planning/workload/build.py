@@ -101,7 +101,7 @@ class _PlanBuilder:
         if key not in self._fragments:
             numbers = self._problem.numbers[pattern, mask]
             names = {alias: f"p{number}" for alias, number in numbers.items()}
-            projected = self._problem.queries[pattern].project(names)
+            projected = self._problem.demanded[pattern].project(names)
             query = replace(renamed_query(projected, names, _name(key)), window_us=key[1])
             operators = _Operators(query, names)
             self._operator(operators, pattern, mask, key, key)

@@ -1,7 +1,8 @@
 """Plans of several queries, by any of the strategies that decide what they share.
 
 `shared` weighs sharing and reordering together; the others are what the literature compares: `trivial` does neither,
-`reordering-only` and `sharing-only` do one of them, `mcep` and `mcep-prefix` search as MCEP does, for its cost.
+`reordering-only` and `sharing-only` do one of them, `mcep` and `mcep-prefix` search as MCEP does, for its cost, and
+`decopa-paper` adds query after query as DecoPa does (6.3).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from decopa.planning.workload.instance_problem import QueryInstances
 from decopa.planning.workload.multitree import MultiTree
 from decopa.planning.workload.next_prefixes import with_shared_beginnings
 from decopa.planning.workload.packing import packed
+from decopa.planning.workload.printed import UnorderedProblem, shared_as_printed
 from decopa.planning.workload.problem import MAX_SHARED_POSITIONS, QueryProblem
 from decopa.planning.workload.response import Budget, Responder, best_responses
 from decopa.planning.workload.search import LocalSearch
@@ -68,7 +70,9 @@ def _unpacked(branches: Sequence[Query], planning: WorkloadPlanning, strategy: s
     if strategy == "trivial":
         return Plan(tuple(left_deep(branch) for branch in branches))
     shareable = [place for place, one in enumerate(branches) if _may_share(one)]
-    kind = QueryInstances if strategy.startswith("mcep") else QueryProblem
+    kind = {"mcep": QueryInstances, "mcep-prefix": QueryInstances, "decopa-paper": UnorderedProblem}.get(
+        strategy, QueryProblem
+    )
     pricing = Pricing(planning.statistics, planning.capacity, planning.model)
     found = templates(branches, shareable, pricing) if strategy == "shared" else []
     in_template = {place: (template, names) for template in found for place, names in template.names.items()}
@@ -80,6 +84,8 @@ def _unpacked(branches: Sequence[Query], planning: WorkloadPlanning, strategy: s
         return _reordered(branches, planning, problem, shareable)
     if strategy == "sharing-only":
         trees = _merged_orders(problem)
+    elif strategy == "decopa-paper":
+        trees = shared_as_printed(problem)
     elif strategy.startswith("mcep"):
         responder = Responder(problem, left_deep=strategy == "mcep-prefix")
         search = LocalSearch(problem, seed=planning.seed, responder=responder)

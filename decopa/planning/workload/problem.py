@@ -42,6 +42,8 @@ class QueryProblem:
     ) -> None:
         self.queries, self._statistics, self._capacity, self._model = tuple(queries), statistics, capacity, model
         self.aliases = tuple(shareable_aliases(query) for query in queries)
+        #: What sub-queries are parts of, for each query: itself, unless a problem reads it in another way.
+        self.demanded = tuple(map(self._demand, queries))
         self._forms: dict[tuple[int, int], Hashable] = {}
         self.numbers: dict[tuple[int, int], dict[str, int]] = {}
         self._windows: dict[Hashable, set[int]] = {}
@@ -51,6 +53,9 @@ class QueryProblem:
             mask, full = 0, self.full(pattern)
             while mask := (mask - full) & full:
                 self._windows.setdefault(self.form(pattern, mask), set()).add(self.window(pattern))
+
+    def _demand(self, query: Query) -> Query:
+        return query
 
     @property
     def patterns(self) -> int:
@@ -68,7 +73,7 @@ class QueryProblem:
 
     def form(self, pattern: int, mask: int) -> Hashable:
         if (pattern, mask) not in self._forms:
-            form, numbers = canonical(self.queries[pattern], self.names(pattern, mask))
+            form, numbers = canonical(self.demanded[pattern], self.names(pattern, mask))
             self._forms[pattern, mask], self.numbers[pattern, mask] = form, numbers
         return self._forms[pattern, mask]
 
@@ -94,7 +99,7 @@ class QueryProblem:
 
     def _space(self, pattern: int, window: int) -> SplitSpace:
         if (pattern, window) not in self._spaces:
-            query, known = self.queries[pattern], self._statistics[self.queries[pattern]]
+            query, known = self.demanded[pattern], self._statistics[self.queries[pattern]]
             if window != query.window_us:
                 query, known = replace(query, window_us=window), known.rescaled(window)
             self._spaces[pattern, window] = SplitSpace(query, QueryRates(query, known, self._model or model_for(known)))

@@ -26,6 +26,7 @@ from decopa.planning.workload.packing import packed, runs
 from decopa.planning.workload.response import Budget, best_responses
 from decopa.planning.workload.search import V4, LocalSearch
 from decopa.query.conditions.predicate import Compare, Literal
+from decopa.query.pattern import And
 from decopa.query.query import Query
 from decopa.runs.planning import choose_plan
 from decopa.runs.spec import Planning
@@ -58,12 +59,26 @@ def test_a_plan_that_shares_survives_json() -> None:
     assert Plan.from_json(plan.to_json()) == plan
 
 
-@pytest.mark.parametrize("strategy", WORKLOAD_STRATEGIES)
+@pytest.mark.parametrize("strategy", [*WORKLOAD_STRATEGIES, "decopa-paper"])
 def test_many_queries_take_as_many_units_as_there_are(strategy: str) -> None:
     rules = families(25, 20, 5, 3, 1, seed=3)
     result = plan_workload(rules.queries, rules.statistics, CAPACITY, units=4, strategy=strategy, seconds=0.2)
     assert plan_units(result.plan) == 4
     assert result.plan.queries == rules.queries
+
+
+def test_as_printed_order_and_windows_do_not_prevent_sharing() -> None:
+    """DecoPa 6.3: queries are read as AND in the longest window; what one query alone uses is turned back."""
+    workload = parse_workload(
+        "QUERY q1 PATTERN SEQ(A a, B b, C c) WHERE a.x = b.x WITHIN 10 s\n"
+        "QUERY q2 PATTERN SEQ(B u, A v, D w) WHERE u.x = v.x WITHIN 4 s"
+    )
+    known = Statistics(10_000_000, {"A": 5, "B": 5, "C": 50, "D": 50}, (PairSelectivity("A", "B", 0.01),))
+    plan = plan_workload(workload, [known, known.rescaled(4_000_000)], CAPACITY, units=1, strategy="decopa-paper").plan
+    (fragment,) = (part for part in plan.parts if part.fragment)
+    assert isinstance(fragment.query.pattern, And) and fragment.query.window_us == 10_000_000
+    assert [part.query for part in plan.parts if not part.fragment] == list(workload)
+    assert all(len(part.views) == 1 for part in plan.parts if not part.fragment)
 
 
 def test_the_same_seed_makes_the_same_plan() -> None:
