@@ -33,10 +33,10 @@ def count_wanted(codes: Array, lows: Array, widths: Array, begins: Indices, ends
             other, low2, width2 = codes[2][begin:end], lows[2, view], widths[2, view]
             for place in range(len(one)):
                 fits = (np.uint16(one[place] - low) < width) & (np.uint16(other[place] - low2) < width2)
-                total += np.int64(fits)
+                total += int(fits)
         else:
             for place in range(begin, end):
-                total += np.int64(_wanted(codes, lows, widths, view, place))
+                total += int(_wanted(codes, lows, widths, view, place))
         found[view] = total
     return found
 
@@ -73,7 +73,7 @@ def wanted_rows(
 def _within(codes: Array, low: int, width: int) -> int:
     total = 0
     for place in range(len(codes)):
-        total += np.int64(np.uint16(codes[place] - low) < width)
+        total += int(np.uint16(codes[place] - low) < width)
     return total
 
 
