@@ -51,7 +51,7 @@ class UnitNode:
         policy: FlushPolicy,
         clock: Clock,
         attempt: int = 0,
-        cut: Callable[[int, bytes], None] = lambda number, state: None,
+        cut: Callable[[int, bytes], None] | None = None,
         state: bytes | None = None,
         outlet: OutletSpec | None = None,
     ) -> None:
@@ -146,6 +146,8 @@ class UnitNode:
         """All that came before the barrier has been worked on: sends it on, with the barrier behind it."""
         self._host.catch_up()
         self._outbox.flush(barrier=number)
+        if self._on_cut is None:  # nobody wants what is held here
+            return
         states = [
             self._states[part].encode(UnitsState(self._states[part].key, copy, group))
             for (part, copy), group in self._host.snapshot().items()

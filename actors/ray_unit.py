@@ -101,7 +101,7 @@ class UnitShell(Shell):
                 policy=setup.policy,
                 clock=time.monotonic,
                 attempt=setup.attempt,
-                cut=self._cut,
+                cut=None if setup.store is None else self._cut,
                 state=setup.state,
                 outlet=setup.outlet,
             )
@@ -149,7 +149,7 @@ class UnitShell(Shell):
         return self._status()
 
     def _cut(self, number: int, state: bytes) -> None:
-        assert self._store is not None, "a barrier came, but nobody said where to keep states"
+        assert self._store is not None
         writing = self._writer.submit(self._store.write_state, number, self.name, state, self._attempt)
         self._stored.put(number, writing)
 

@@ -39,6 +39,9 @@ class Recorder:
         self._started: float | None = None
         self._next = 0.0
         self._counts: Any = None
+        #: The actors that were asked last, and how many events more than they were told of had been fed before them.
+        self._asked: Deployment | None = None
+        self._before = 0
 
     def look(self, deployment: Deployment, events: int, *, last: bool = False) -> None:
         """Asks the actors of a run how far they are, if it is time to."""
@@ -50,6 +53,10 @@ class Recorder:
         busy = {status.name: status.busy_s for status in deployment.statuses()}
         # `events` were fed; those that the shufflers have dealt out are what has been taken up.
         taken = sum(status.events for status in deployment.shuffler_statuses())
+        if deployment is not self._asked:  # another plan has taken over, whose actors count anew
+            self._before = 0 if self._asked is None else events - taken
+            self._asked, self._counts = deployment, None
+        taken += self._before
         sinks = list(deployment.sinks.values())
         matches = sum(status.matches for status in deployment.sink_statuses())
         counts = sum(ray.get([sink.latency_counts.remote() for sink in sinks]))

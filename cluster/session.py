@@ -52,6 +52,26 @@ class Stepping(Protocol):
     def step(self, place: StreamPlace) -> None: ...
 
 
+class Following(Protocol):
+    """Whoever follows the stream block by block, such as another plan that is to take over."""
+
+    def between_blocks(self) -> None:
+        """Called where the stream may be cut: nothing is fed until this returns."""
+        ...
+
+    def fed(self, block: FeedBlock, ordinal: int, number: int) -> None:
+        """A block was fed: the ordinal of its first event, and its number."""
+        ...
+
+    def step(self) -> None:
+        """Called now and then, while the session waits for something."""
+        ...
+
+    def ended(self) -> None:
+        """No block follows; returns when all that is before the last cut is in its place."""
+        ...
+
+
 class Recording(Protocol):
     """Whoever looks at a run now and then."""
 
@@ -79,8 +99,27 @@ class Session:
         self._flushed_at = 0
         self.coordinator: Stepping | None = None
         self.recorder: Recording | None = None
+        self.follower: Following | None = None
         #: Called now and then; may raise to end the run.
         self.watch: Callable[[], None] | None = None
+
+    @property
+    def deployment(self) -> Deployment:
+        """The actors that are fed now."""
+        return self._deployment
+
+    @property
+    def last_ts(self) -> int:
+        """The time of the last event: none earlier follows."""
+        return self._last_ts
+
+    def exchange(self, other: Session) -> None:
+        """From now on this session feeds the actors of another, which have been fed the same events, and the other one
+        has those that were fed here so far, with what they still have to do."""
+        self._deployment, other._deployment = other._deployment, self._deployment
+        self._names, other._names = other._names, self._names
+        self._calls, other._calls = other._calls, self._calls
+        self.clock_offsets, other.clock_offsets = other.clock_offsets, self.clock_offsets
 
     @property
     def place(self) -> StreamPlace:
@@ -118,6 +157,8 @@ class Session:
                 self._deployment.result(actor.set_clock.remote(correction), name)
 
     def feed(self, block: FeedBlock) -> None:
+        if self.follower is not None:
+            self.follower.between_blocks()
         if self._start is None:
             self._start = ReplayStart(machine_time_s(), block.first_ts, self.events)
         name = self._names[self.blocks % len(self._names)]
@@ -132,10 +173,14 @@ class Session:
         self._position = block.position
         if block.urgent and len(self._names) == 1:  # others, whose turn it was not, do not know how far the stream is
             self._flushed_at = self.blocks
+        if self.follower is not None:
+            self.follower.fed(block, self.events - block.rows, self.blocks - 1)
         self._step()
 
     def pause(self) -> None:
         """The stream has nothing for the moment: passes on what waits, once, and does what is due."""
+        if self.follower is not None:
+            self.follower.between_blocks()
         if self._flushed_at != self.blocks:
             self._flushed_at = self.blocks
             self.flush()
@@ -148,11 +193,24 @@ class Session:
         """The blocks from the present place in the stream on. Where all shufflers see the files of a stored trace, they
         read it themselves: the driver hands out work then, and no event passes through it."""
         stored = source.stored_blocks(attributes, self.events, whole_groups=whole_groups)
-        if stored is not None:
+        if stored is not None and self.follower is None:  # who follows wants to know the time of every block
             shufflers = self._deployment.shufflers
             if all(self._ask(shuffler.sees, name, stored.files) for name, shuffler in shufflers.items()):
                 return stored.blocks
         return source.feed_blocks(attributes, self.events, saved)
+
+    def idle(self, seconds: float) -> None:
+        """Feeds nothing for a while, and does what is due."""
+        self._deployment.first_of([], seconds)
+        self._tell()
+        self._step()
+
+    def check_actors(self) -> None:
+        """Raises if an actor has failed, or what it was fed was refused."""
+        self._deployment.first_of([], 0)
+        for name, calls in self._calls.items():
+            while calls and self._deployment.wait_for(calls[0], 0):
+                self._deployment.result(calls.popleft(), name)
 
     def await_shufflers(self) -> None:
         """Returns when the shufflers have worked on everything that they were fed."""
@@ -165,7 +223,7 @@ class Session:
         Every shuffler learns how far the stream has come, also one whose turn was not last, and no event before the
         watermark follows.
         """
-        watermark_us = max(watermark_us, self._last_ts)
+        self._last_ts = watermark_us = max(watermark_us, self._last_ts)
         for name in self._names:
             self._wait_for_room(name, 1)
             self._calls[name].append(self._deployment.shufflers[name].flush.remote(watermark_us))
@@ -180,6 +238,8 @@ class Session:
 
     def finish(self) -> None:
         """Ends the stream; returns when the sinks have everything."""
+        if self.follower is not None:
+            self.follower.ended()
         for name in self._names:
             self._wait_for_room(name, 1)
         for name in self._names:
@@ -196,6 +256,17 @@ class Session:
         """The matches that came since the last call, a table for each part of the plan."""
         found = {name: self._ask(sink.take, name) for name, sink in self._deployment.sinks.items()}
         return self._deployment.topology.by_part(found)
+
+    def arrived(self) -> tuple[dict[int, pa.Table], dict[int, int]]:
+        """The matches that have come since the last call, by part, where there are some; and of every part that reports
+        when its later matches end at the earliest."""
+        found: dict[int, pa.Table] = {}
+        finals_us: dict[int, int] = {}
+        for name, sink in self._deployment.sinks.items():
+            tables, finals = self._ask(sink.arriving, name, 0.0)
+            found |= tables
+            finals_us |= dict(zip(self._deployment.topology.sink_parts[name], finals, strict=True))
+        return found, finals_us
 
     def outcomes(self) -> tuple[Outcome, ...]:
         """What became of the matches of each part of the plan, in its sink and in its root units."""
@@ -222,7 +293,7 @@ class Session:
             self.progressed_s = time.monotonic()
 
     def _wait(self, call: Any) -> None:
-        every_s = _PROGRESS_EVERY_S if self.coordinator is None else _STEP_EVERY_S
+        every_s = _PROGRESS_EVERY_S if self.coordinator is None and self.follower is None else _STEP_EVERY_S
         while not self._deployment.wait_for(call, every_s):
             self._tell()
             self._step()
@@ -231,6 +302,8 @@ class Session:
     def _step(self) -> None:
         if self.coordinator is not None:
             self.coordinator.step(self.place)
+        if self.follower is not None:
+            self.follower.step()
 
     def _tell(self) -> None:
         if self.recorder is not None:

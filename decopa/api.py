@@ -244,21 +244,23 @@ def open_run(
     query: QueryLike,
     events: Any,
     *,
+    units: int | None = None,
     strategy: str | None = None,
     runtime: str | None = None,
     planning: Planning = _NO_PLANNING,
     trace: TraceOptions = _NO_TRACE,
     limits: Limits = _NO_LIMITS,
+    ray: RayOptions = _NO_RAY,
     keep_history_us: int = 0,
     max_history_bytes: int = 1 << 30,
 ) -> OpenRun:
     """A run whose queries, the rules, come and go while it goes on: iterate over it for the matches, and call `add`,
     `remove` and `replace` in between.
 
-    `events` is anything that `run` or `watch` take; the run works in this process. Matches have a column `version`
-    behind `query`. A stored trace is read again where a new rule looks back; of a live stream the last events are kept
-    for that, as many as the rules there look back to and at least those of `keep_history_us`, within
-    `max_history_bytes`.
+    `events` is anything that `run` or `watch` take. With `units` that many processes on Ray share the rules, else the
+    run works in this process. Matches have a column `version` behind `query`. A stored trace is read again where a new
+    rule looks back; of a live stream, and on Ray, the last events are kept for that, as many as the rules there look
+    back to and at least those of `keep_history_us`, within `max_history_bytes`.
 
     >>> table = pa.table({"id": [1, 2], "ts": [0, 5], "type": ["A", "B"]})
     >>> with open_run("QUERY pairs PATTERN SEQ(A a, B b) WITHIN 10 us", table) as rules:
@@ -268,7 +270,7 @@ def open_run(
     """
     from decopa.runs.streams.open_run import open_rules
 
-    spec = _spec(None, strategy, runtime, planning, trace, limits, _NO_RAY)
+    spec = _spec(units, strategy, runtime, planning, trace, limits, ray)
     return open_rules(
         spec, as_workload(query), events, keep_history_us=keep_history_us, max_history_bytes=max_history_bytes
     )

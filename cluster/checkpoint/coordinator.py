@@ -6,12 +6,18 @@ order: matches are staged, the manifest is written (from here on the checkpoint 
 flow all the time.
 
 A checkpoint that cannot be written, because the disk is full, is given up: its matches are published with the next one.
+
+Where another plan takes over, two checkpoints are made at one place in the stream: the last one of the old plan, with
+its matches, and the first one of the new plan, with what its units hold and without matches, since they repeat those of
+the old plan. The manifest of the second names the new plan. Without it a run that is taken up continues with the old
+plan.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +31,9 @@ from cluster.checkpoint.store import CheckpointStore, Manifest, NotWritten, Stor
 from cluster.deployment import Deployment
 from cluster.session import StreamPlace
 from decopa.errors import CheckpointError, DeployError, OutputError
+from decopa.planning.history import uncertain_windows
+from decopa.planning.plan import Plan
+from shuffler.routing.table import NOTHING_YET
 
 _LOG = logging.getLogger("decopa")
 #: A checkpoint that could not be written is tried again after the usual interval, then after twice that, and so on.
@@ -50,33 +59,47 @@ class Published:
     matches: int = 0
 
 
+@dataclass(frozen=True)
+class Side:
+    """A plan (as JSON) that runs, its actors, and who knows whether a node that they are on is about to leave."""
+
+    deployment: Deployment
+    plan: str
+    leaving: Callable[[], str | None] = lambda: None
+
+
 @dataclass
 class _Pending:
     number: int
     place: StreamPlace
     calls: dict[Any, str]
+    side: Side
+    #: Whether matches before it repeat those of the plan before.
+    muted: bool = False
 
 
 class Coordinator:
     def __init__(
         self,
-        deployment: Deployment,
+        side: Side,
         store: CheckpointStore,
         output: MatchOutput,
         *,
         merge: Merge,
-        plan: str,
         attempt: int,
         published: Published,
         every_s: float,
         keep: int,
         retries: int,
         first: int,
-        leaving: Callable[[], str | None] = lambda: None,
     ) -> None:
-        self._deployment, self._store, self._output, self._merge = deployment, store, output, merge
-        self._plan, self._attempt, self._every_s, self._keep, self._retries = plan, attempt, every_s, keep, retries
+        self._side, self._store, self._output, self._merge = side, store, output, merge
+        self._attempt, self._every_s, self._keep, self._retries = attempt, every_s, keep, retries
         self.published = published
+        #: Whether another plan waits for a cut: no checkpoint begins until then.
+        self.wanted = False
+        #: The plan from which the run would be taken up, as JSON.
+        self.committed_plan = side.plan
         #: The number of the next checkpoint; a number is never used twice, even if its checkpoint was given up.
         self.next = first
         #: Matches of checkpoints that were given up, a table for each sink.
@@ -85,14 +108,14 @@ class Coordinator:
         #: What kept checkpoints from being written.
         self.given_up: list[str] = []
         self._begun_at = time.monotonic()
-        self._pending: _Pending | None = None
+        #: Begun and not complete yet, in the order of their numbers: one, or two where plans change.
+        self._pending: deque[_Pending] = deque()
         #: The place of the last complete checkpoint; another one there would hold the same.
         self._settled_at: StreamPlace | None = None
         #: How long each checkpoint took, from its barriers to its publication.
         self.durations_s: list[float] = []
         #: When a checkpoint was last completed.
         self.progressed_s = 0.0
-        self._leaving = leaving
         #: The checkpoint after which the run moves away from a node, and that node.
         self._last: tuple[int, str] | None = None
 
@@ -101,15 +124,17 @@ class Coordinator:
 
         If a node is about to leave, a checkpoint is made at once; when it is complete, NodeLeaving is raised.
         """
-        if self._pending is not None:
-            waiting = list(self._pending.calls)
+        if self._pending:
+            waiting = list(self._pending[0].calls)
             ready, _ = ray.wait(waiting, num_returns=len(waiting), timeout=0, fetch_local=False)
             if len(ready) == len(waiting):
                 self._complete()
-        elif (node := self._leaving()) is not None:
+        elif (node := self._side.leaving()) is not None:
             self._last = self.next, node
             self._begin(place)
-        elif time.monotonic() - self._begun_at >= self._wait_s and not place.is_at(self._settled_at):
+        elif (
+            not self.wanted and time.monotonic() - self._begun_at >= self._wait_s and not place.is_at(self._settled_at)
+        ):
             self._begin(place)
 
     def checkpoint(self, place: StreamPlace) -> None:
@@ -119,42 +144,84 @@ class Coordinator:
         self.wait_for_pending()
 
     @property
+    def can_cut(self) -> bool:
+        """Whether another plan may take over now: nothing is under way, and the last checkpoint could be written."""
+        return not self._pending and not self._failures
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why no other plan can take over for the time being."""
+        return f"checkpoints cannot be written ({self.given_up[-1]})" if self._failures else None
+
+    def check(self, old: Plan, new: Plan) -> None:
+        """Raises if one plan cannot follow the other in a run with checkpoints."""
+        if old.queries != new.queries:
+            raise CheckpointError("a run with checkpoints keeps its queries; only their plan can change")
+        for query in old.queries:
+            if uncertain_windows(query):
+                raise CheckpointError(
+                    f"query {query.name} has NOT inside NOT, or NEXT and a NOT that is open at its end: plans "
+                    "differ in when they report its matches, so with checkpoints its plan cannot change"
+                )
+
+    def cut(self, place: StreamPlace, watermark_us: int, new: Side) -> list[Any]:
+        """From here on `new` runs, whose actors have been fed the same events; no event before the watermark follows.
+        Returns the calls that are done when its sinks have passed the cut."""
+        self._begin(place, watermark_us)
+        self._side = new
+        calls = self._begin(place, watermark_us, muted=True).calls
+        return [call for call, name in calls.items() if name in new.deployment.sinks]
+
+    def is_done_with(self, deployment: Deployment) -> bool:
+        """Whether nothing is wanted of these actors any more."""
+        return self._side.deployment is not deployment and not any(
+            pending.side.deployment is deployment for pending in self._pending
+        )
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the plan that took over is in a checkpoint, or its first one was given up."""
+        return not any(pending.muted for pending in self._pending)
+
+    @property
     def _wait_s(self) -> float:
         return max(self._every_s, min(_LONGEST_WAIT_S, self._every_s * float(2**self._failures)))
 
-    def _begin(self, place: StreamPlace) -> None:
+    def _begin(self, place: StreamPlace, watermark_us: int = NOTHING_YET, *, muted: bool = False) -> _Pending:
         self._begun_at = time.monotonic()
-        number, deployment = self.next, self._deployment
+        number, deployment = self.next, self._side.deployment
         self.next += 1
-        calls = {shuffler.barrier.remote(number): name for name, shuffler in deployment.shufflers.items()}
+        calls = {shuffler.barrier.remote(number, watermark_us): name for name, shuffler in deployment.shufflers.items()}
         calls |= {unit.stored.remote(number): name for name, unit in deployment.units.items()}
         calls |= {sink.matches_before.remote(number): name for name, sink in deployment.sinks.items()}
-        self._pending = _Pending(number, place, calls)
+        self._pending.append(_Pending(number, place, calls, self._side, muted))
+        return self._pending[-1]
 
     def wait_for_pending(self) -> None:
-        """Ends the checkpoint that is under way, if there is one."""
-        if self._pending is not None:
-            for call in list(self._pending.calls):
-                while not self._deployment.wait_for(call, 0.5):
+        """Ends the checkpoints that are under way, if there are any."""
+        while self._pending:
+            for call in list(self._pending[0].calls):
+                while not self._pending[0].side.deployment.wait_for(call, 0.5):
                     pass
             self._complete()
 
     def _complete(self) -> None:
-        assert self._pending is not None
-        pending, self._pending = self._pending, None
+        pending = self._pending.popleft()
+        deployment = pending.side.deployment
         results: dict[str, Any] = {}
         failure: NotWritten | None = None
         for call, name in pending.calls.items():
             try:
-                results[name] = self._deployment.result(call, name)
+                results[name] = deployment.result(call, name)
             except NotWritten as err:
                 failure = err
-        topology = self._deployment.topology
-        tables = self._with_unpublished(topology.by_part(results))
+        topology = deployment.topology
+        found: Sequence[Any] = topology.by_part(results)
+        tables = self._with_unpublished([table.slice(0, 0) for table in found] if pending.muted else found)
         try:
             if failure is not None:
                 raise failure
-            states: dict[str, StoredState] = {name: results[name] for name in self._deployment.units}
+            states: dict[str, StoredState] = {name: results[name] for name in deployment.units}
             shufflers = zip(topology.shuffler_names, topology.shuffler_keys, strict=True)
             for number, (name, key) in enumerate(shufflers):
                 payload = encode_shuffler(topology.routing, ShufflerState(number, results[name]), topology.titles)
@@ -162,7 +229,7 @@ class Coordinator:
             position = pending.place.position
             if position is not None:
                 states[SOURCE] = self._store.write_state(pending.number, SOURCE, position.encode(), self._attempt)
-            part = self._commit(pending.number, pending.place, states, tables, finished=False)
+            part = self._commit(pending.side, pending.number, pending.place, states, tables, finished=False)
         except (NotWritten, OutputError) as err:
             self._give_up(pending.number, tables, err)
         else:
@@ -179,7 +246,7 @@ class Coordinator:
         while True:
             tables = self._with_unpublished(last)
             try:
-                part = self._commit(self.next, place, {}, tables, finished=True)
+                part = self._commit(self._side, self.next, place, {}, tables, finished=True)
                 break
             except (NotWritten, OutputError) as err:
                 self._give_up(self.next, tables, err)
@@ -213,6 +280,7 @@ class Coordinator:
 
     def _commit(
         self,
+        side: Side,
         number: int,
         place: StreamPlace,
         states: Mapping[str, StoredState],
@@ -226,12 +294,13 @@ class Coordinator:
         part = self._output.stage(number, matches)
         parts = self.published.parts if part is None else (*self.published.parts, part)
         total = self.published.matches + matches.num_rows
-        shufflers = self._deployment.topology.shufflers
+        shufflers = side.deployment.topology.shufflers
         self._store.commit(
             Manifest(
-                number, self._attempt, self._plan, shufflers, place.events, place.blocks, states, parts, total, finished
+                number, self._attempt, side.plan, shufflers, place.events, place.blocks, states, parts, total, finished
             )
         )
+        self.committed_plan = side.plan
         self.published = Published(number, parts, total)
         return part
 

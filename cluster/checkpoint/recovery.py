@@ -13,14 +13,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from actors.group import Limits
 from actors.sinks.outlet import check_rows_only
 from actors.state.codec import UnitsCodec, UnitsState, decode_shuffler, part_key
 from actors.state.host import decode_host, encode_host
-from actors.state.migrate import rescale, rescale_feeders
-from cluster.checkpoint.coordinator import SOURCE, Coordinator, Merge, NodeLeaving, Published
+from actors.state.migrate import check_rescalable, rescale, rescale_feeders
+from cluster.checkpoint.coordinator import SOURCE, Coordinator, Merge, NodeLeaving, Published, Side
 from cluster.checkpoint.output import MatchOutput
 from cluster.checkpoint.store import CheckpointStore, Manifest
 from cluster.deployment import ActorLost, Deployment, Restored
@@ -80,9 +80,26 @@ class _Loss:
     noticed_s: float
 
 
+class Changing(Protocol):
+    """Changes the plan of a run, see `cluster.change.deployed`."""
+
+    def follow(self, session: Session, cutting: Coordinator, deploy: Callable[[Plan], Deployment]) -> None:
+        """Begins with an attempt."""
+        ...
+
+    def leave(self) -> None:
+        """The attempt is over; what was under way is given up."""
+        ...
+
+    def close(self) -> None:
+        """The run is over."""
+        ...
+
+
 class CheckpointedRuntime:
     """As `RayRuntime`, with checkpoints. `source` must give the same events every time that it is read; `recovered` is
-    told whenever the run has been taken up again. Setting `stop` ends the run with a checkpoint, to go on later."""
+    told whenever the run has been taken up again. Setting `stop` ends the run with a checkpoint, to go on later. With
+    `changes` the plan may become another while it runs."""
 
     def __init__(
         self,
@@ -96,6 +113,7 @@ class CheckpointedRuntime:
         options: RayOptions,
         recovered: Callable[[Recovery], None] | None = None,
         stop: threading.Event | None = None,
+        changes: Changing | None = None,
     ) -> None:
         check_structure(plan)
         check_rows_only(plan, "a run with checkpoints")
@@ -106,22 +124,29 @@ class CheckpointedRuntime:
             )
         self._plan, self._source, self._merge, self._output = plan, source, merge, output
         self._checkpoints, self._limits, self._options, self._recovered = checkpoints, limits, options, recovered
-        self._stop_wanted = stop
+        self._stop_wanted, self._changes = stop, changes
         self._store = CheckpointStore(checkpoints.location)
         self._deployment: Deployment | None = None
         self._next = 0
         #: When the attempt before last got something done; None before the first one did.
         self._progressed_s: float | None = None
         self._recorder: Recording | None = None
-        self.topology = Topology(plan, options.shufflers, sinks=options.sinks)
+        self.topology = self._topology_of(plan)
         schema = source.format.schema
         self._attributes = needed_attributes([bind(part.query, schema) for part in plan.parts], schema)
+
+    def _topology_of(self, plan: Plan) -> Topology:
+        return Topology(plan, self._options.shufflers, sinks=self._options.sinks)
 
     def run(self, progress: Progress | None = None, recorder: Recording | None = None) -> CheckpointedRun:
         """Runs to the end of the stream, from the last complete checkpoint if there is one."""
         self._recorder = recorder
-        with failures_told_once():
-            return self._run(progress)
+        try:
+            with failures_told_once():
+                return self._run(progress)
+        finally:
+            if self._changes is not None:
+                self._changes.close()
 
     def _run(self, progress: Progress | None) -> CheckpointedRun:
         result = CheckpointedRun(None, Published())
@@ -175,27 +200,33 @@ class CheckpointedRuntime:
         saved = None
         if manifest is not None and SOURCE in manifest.states:
             saved = self._store.read_state(manifest, SOURCE)
-        restored = None if manifest is None else restore(self._store, manifest, self.topology, self._source.format)
+        restored = None
+        if manifest is not None:
+            saved_plan = Plan.from_json(manifest.plan)
+            if saved_plan.queries == self._plan.queries and not can_follow(saved_plan, self._plan):
+                # The checkpoint of the plan that had taken over is damaged, so its predecessor goes on.
+                self._plan, self.topology = saved_plan, self._topology_of(saved_plan)
+            restored = restore(self._store, manifest, self.topology, self._source.format)
         deployment = self._deploy(attempt, restored, elsewhere=lost is not None)
         session = Session(deployment, progress)
         session.go_on_from(*((0, 0) if manifest is None else (manifest.events, manifest.blocks)))
         session.await_actors()
         self._next = max(self._next, published.number + 1)
         coordinator = Coordinator(
-            deployment,
+            Side(deployment, self._plan.to_json(), DrainWatch(deployment.node_ids()).leaving),
             self._store,
             self._output,
             merge=self._merge,
-            plan=self._plan.to_json(),
             attempt=attempt,
             published=published,
             every_s=self._checkpoints.every_s,
             keep=self._checkpoints.keep,
             retries=self._checkpoints.retries,
             first=self._next,
-            leaving=DrainWatch(deployment.node_ids()).leaving,
         )
         session.coordinator, session.recorder = coordinator, self._recorder
+        if self._changes is not None:
+            self._changes.follow(session, coordinator, lambda plan: self._new_deployment(plan, attempt))
         if lost is not None:
             starting_s = deployment.process_start_s()
             stood_still_s = time.monotonic() - lost.at_s
@@ -222,32 +253,43 @@ class CheckpointedRuntime:
                 session.finish()
                 coordinator.finish(session.place, session.take())
         finally:
+            if self._changes is not None:
+                self._changes.leave()
+                self._deployment = session.deployment
+                self._plan = Plan.from_json(coordinator.committed_plan)
+                self.topology = self._topology_of(self._plan)
             self._progressed_s = max(session.progressed_s, coordinator.progressed_s)
             self._next = coordinator.next
             result.published = coordinator.published
             result.checkpoint_s += coordinator.durations_s
             result.given_up += coordinator.given_up
-        result.run = run_report(deployment, session, time.perf_counter() - started)
+        result.run = run_report(session.deployment, session, time.perf_counter() - started)
 
     def _deploy(self, attempt: int, restored: Restored | None, *, elsewhere: bool) -> Deployment:
         """The actors of an attempt: those of the one before, as far as they live. If their places went with a node,
         they move `elsewhere`, or wait until it is back or another one joins."""
-        if self._deployment is not None and self._deployment.renew(attempt, restored):
-            return self._deployment
+        running = self._deployment
+        if running is not None and running.topology == self.topology and running.renew(attempt, restored):
+            return running
         self._stop()
         options = self._options
         if elsewhere and options.wait_for_nodes_s is None:
             options = replace(options, wait_for_nodes_s=REJOIN_PATIENCE_S)
-        self._deployment = Deployment(
-            self.topology,
+        self._deployment = self._new_deployment(self._plan, attempt, restored, options)
+        return self._deployment.__enter__()
+
+    def _new_deployment(
+        self, plan: Plan, attempt: int, restored: Restored | None = None, options: RayOptions | None = None
+    ) -> Deployment:
+        return Deployment(
+            self._topology_of(plan),
             self._source.format,
             self._limits,
-            options,
+            options or self._options,
             attempt=attempt,
             store=self._store,
             restored=restored,
         )
-        return self._deployment.__enter__()
 
     def _stop(self) -> None:
         if self._deployment is not None:
@@ -266,6 +308,19 @@ def failures_told_once() -> Iterator[None]:
     finally:
         if before is None:
             del os.environ[name]
+
+
+def can_follow(saved: Plan, plan: Plan) -> bool:
+    """Whether a run of `plan` can begin with a checkpoint of a run of `saved`: the same, or other numbers of units."""
+    if saved == plan:
+        return True
+    before = dict(zip(saved.keys, Topology(saved).routing, strict=True))
+    try:
+        for key, table in zip(plan.keys, Topology(plan).routing, strict=True):
+            check_rescalable(before[key], table)
+    except (KeyError, CheckpointError):
+        return False
+    return True
 
 
 def restore(store: CheckpointStore, manifest: Manifest, topology: Topology, form: EventFormat) -> Restored:

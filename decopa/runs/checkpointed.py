@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from cluster.checkpoint.output import MatchOutput, PublishedMatches
-from cluster.checkpoint.recovery import CheckpointedRun, CheckpointedRuntime
+from cluster.checkpoint.recovery import Changing, CheckpointedRun, CheckpointedRuntime
 from cluster.checkpoint.store import CheckpointStore, Manifest
 from cluster.checkpoint.visibility import check_seen_by_all
 from cluster.feeding import rows_per_block
@@ -66,8 +66,12 @@ def run_checkpointed(
     *,
     watch: Watch | None = None,
     predictions: bool = False,
+    changing: Callable[[Plan], Changing] | None = None,
 ) -> FinishedRun:
-    """Begins the run, or continues it if its folder holds a checkpoint already."""
+    """Begins the run, or continues it if its folder holds a checkpoint already.
+
+    `changing` makes whoever changes its plan while it runs.
+    """
     watch = watch or Watch()
     if spec.checkpoints is None or spec.output is None:
         raise CheckpointError("a run with checkpoints needs a folder for them, and a folder for its matches")
@@ -90,7 +94,7 @@ def run_checkpointed(
         if saved is None:
             chosen = replace(spec.planning, plan=prepared.plan, statistics=None)
             store.write_run(to_document(replace(spec, planning=chosen), queries))
-        return FinishedRun(prepared, _run(prepared, watch, early))
+        return FinishedRun(prepared, _run(prepared, watch, early, changing))
 
 
 def resume_checkpointed(
@@ -100,6 +104,7 @@ def resume_checkpointed(
     address: str | None = None,
     watch: Watch | None = None,
     source: Callable[[SourceAddress], SourceAddress] | None = None,
+    changing: Callable[[Plan], Changing] | None = None,
 ) -> FinishedRun:
     """Continues the run whose checkpoints are in `location`; `units` deals its state out among another number.
 
@@ -126,7 +131,7 @@ def resume_checkpointed(
     )
     with EarlyRay(address) as early:
         prepared = prepare(_reading(spec, saved), queries, phase=watch.phase, checked=early.begin)
-        return FinishedRun(prepared, _run(prepared, watch, early))
+        return FinishedRun(prepared, _run(prepared, watch, early, changing))
 
 
 def _check_place(location: str, address: str | None) -> None:
@@ -199,7 +204,9 @@ def _reading(spec: RunSpec, saved: Manifest | None) -> RunSpec:
     return replace(spec, trace=replace(spec.trace, bad_rows=replace(spec.trace.bad_rows, file=None)))
 
 
-def _run(prepared: Prepared, watch: Watch, early: EarlyRay) -> CheckpointedRun:
+def _run(
+    prepared: Prepared, watch: Watch, early: EarlyRay, changing: Callable[[Plan], Changing] | None
+) -> CheckpointedRun:
     spec, queries = prepared.spec, prepared.queries
     assert spec.checkpoints is not None and spec.output is not None
     runtime = CheckpointedRuntime(
@@ -212,9 +219,12 @@ def _run(prepared: Prepared, watch: Watch, early: EarlyRay) -> CheckpointedRun:
         options=with_flows(prepared),
         recovered=watch.recovered,
         stop=watch.stop,
+        changes=None if changing is None else changing(prepared.plan),
     )
     watch.phase("connecting to Ray" if spec.ray.address else "starting Ray")
-    with early.session(places_needed(runtime.topology)) as dashboard:
+    # While the plan changes, two of them run.
+    places = places_needed(runtime.topology) * (1 if changing is None else 3)
+    with early.session(places) as dashboard:
         if dashboard is not None:
             watch.dashboard(dashboard)
         watch.phase("starting the units")

@@ -86,9 +86,9 @@ class _Beginning:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._source, name)
 
-    def batches(self, attributes: Any, batch_size: int) -> Iterator[Any]:
+    def batches(self, attributes: Any, batch_size: int, *, gather: bool = False) -> Iterator[Any]:
         seen = 0
-        for batch in self._source.batches(attributes, batch_size):
+        for batch in self._source.batches(attributes, batch_size, gather=gather):
             yield batch
             seen += len(batch)
             if seen >= self._events:

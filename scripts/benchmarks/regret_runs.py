@@ -12,7 +12,7 @@ from actors.group import Limits
 from cluster.local import LocalRuntime
 from costmodel.rates import QueryRates, model_for
 from costmodel.statistics import Statistics
-from decopa.api import make_plan, run_detailed
+from decopa.api import make_plan
 from decopa.choices import COST_BASED
 from decopa.errors import LimitError, PlanError
 from decopa.language.text.parser import parse
@@ -22,9 +22,9 @@ from decopa.planning.split import SplitSpace, Step, split_of
 from decopa.planning.strategies.units import assign_units, to_plan
 from decopa.planning.subquery import SubQuery, whole
 from decopa.query.query import Query
+from decopa.runs.guard import Guard
 from decopa.runs.measure import measure
-from decopa.runs.result import RunResult
-from decopa.runs.spec import DEFAULT_CAPACITY, Planning, TraceOptions
+from decopa.runs.spec import DEFAULT_CAPACITY
 from scripts.benchmarks.regret_cases import RegretCase
 from shuffler.rows.events import TraceColumns
 from shuffler.source.trace import TraceSource, open_trace
@@ -172,23 +172,19 @@ class Bench:
             max_seconds=bound_s,
         )
         begun, begun_wall = time.process_time(), time.perf_counter()
+        plan = self._plans[shape]
+        # By processor time, so that other load cuts no plan off.
+        guard = Guard(plan, limits, [None], clock=time.process_time)
+        runtime = LocalRuntime(plan, self.source(), limits=limits, watch=guard)
         try:
-            result = self._result(self._plans[shape], limits)
+            runtime.run()
         except LimitError:
             return Measured(shape, bound_s, False)
+        matches, _ = runtime.matches, runtime.outcomes  # the tables are made here, which belongs to the run
         seconds, wall_s = time.process_time() - begun, time.perf_counter() - begun_wall
-        done = [sum(getattr(one, what) for one in result.operators) for what in ("comparisons", "ingested", "emitted")]
-        return Measured(shape, seconds, True, wall_s, *done, result.match_count)
-
-    def _result(self, plan: Plan, limits: Limits) -> RunResult:
-        return run_detailed(
-            self.query,
-            self._table,
-            planning=Planning(plan=plan, force=True),
-            trace=TraceOptions(self._columns),
-            limits=limits,
-            runtime="local",
-        )
+        reports = runtime.reports()
+        done = [sum(getattr(one, what) for one in reports) for what in ("comparisons", "ingested", "emitted")]
+        return Measured(shape, seconds, True, wall_s, *done, matches)
 
 
 def shape_of(plan: Plan) -> str:

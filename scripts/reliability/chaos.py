@@ -4,7 +4,8 @@ Runs follow each other on a Ray of two nodes, each in a driver process of its ow
 formats. Struck are units, shufflers and sinks (SIGKILL), the driver (taken up again as `decopa resume` does), the
 coordinator (it lives in the driver, which is killed while a checkpoint is being written), the raylet of the second node
 with all that runs there, files of the newest checkpoint, and the disk, which is filled to the last byte. Processes are
-stopped for a moment now and then. After every strike what a reader would see is compared, too.
+stopped for a moment now and then. After every strike what a reader would see is compared, too. With `--changes` the
+plan of a run becomes another again and again; every second strike waits for a change, the others may hit one under way.
 """
 
 from __future__ import annotations
@@ -31,18 +32,22 @@ EVERY_S = 0.4
 ANY_MOMENT = 0.15
 #: A run that takes longer than this to go on hangs.
 HANG_S = 120.0
+#: Events of a run, and of one whose plan changes, which takes longer than a recovery.
+EVENTS, CHANGING_EVENTS = 12_000, 60_000
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="scripts/chaos", description=__doc__)
     parser.add_argument("--rounds", type=int, default=10, help="kills (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--events", type=int, default=12_000, help="of each run (default: %(default)s)")
+    parser.add_argument("--events", type=int, help=f"of each run (default: {EVENTS}, with --changes {CHANGING_EVENTS})")
     parser.add_argument("--rate", type=float, default=1_000, help="events per second (default: %(default)s)")
     parser.add_argument("--roles", help="only these, separated by commas")
+    parser.add_argument("--changes", action="store_true", help="the plans of the runs change all the time")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the report there, too")
     parser.add_argument("--keep", metavar="DIR", type=Path, help="leave checkpoints, output and logs here")
     args = parser.parse_args(arguments)
+    args.events = args.events or (CHANGING_EVENTS if args.changes else EVENTS)
     folder = args.keep or Path(tempfile.mkdtemp(prefix="decopa-chaos-"))
     folder.mkdir(parents=True, exist_ok=True)
     disk = Disk(folder / "disk")
@@ -87,8 +92,15 @@ class Rounds:
         tally.done, tally.kills, tally.delays = chaos.done, chaos.kills, chaos.delays
         tally.half_written, tally.unpublished = chaos.half_written, chaos.unpublished
         tally.given_up = (self.folder / "driver.log").read_text(errors="replace").count("the run goes on without it")
-        tally.take_notes([json.loads(line) for line in self._notes.read_text().splitlines()])
+        tally.take_notes(self._noted())
         return tally
+
+    def _noted(self) -> list[dict[str, Any]]:
+        lines = self._notes.read_text().splitlines() if self._notes.exists() else []
+        return [json.loads(line) for line in lines]
+
+    def _changes_made(self) -> int:
+        return sum("switched" in note for note in self._noted())
 
     @property
     def _notes(self) -> Path:
@@ -107,6 +119,8 @@ class Rounds:
                 driver = self._await_progress(job, driver)
                 if driver.returncode == 0 or self._chaos.kills >= self.args.rounds:
                     continue
+                if self.args.changes and self._chaos.chance(0.5):
+                    self._await_change(driver)
                 time.sleep(self._chaos.pause_s(2 * EVERY_S))
                 if self._chaos.chance(0.2):
                     self._chaos.delay()
@@ -127,6 +141,12 @@ class Rounds:
         killed = self._chaos.kills > kills
         self.tally.strikes.append(Strike(job.number, role, *hit, killed))
         self._say(f"kill {self._chaos.kills:>3}: {hit[0]}" if killed else hit[0])
+
+    def _await_change(self, driver: subprocess.Popen[bytes]) -> None:
+        """Returns when a plan has changed, or the run has ended."""
+        before, until = self._changes_made(), time.monotonic() + HANG_S
+        while driver.poll() is None and self._changes_made() == before and time.monotonic() < until:
+            time.sleep(0.05)
 
     def _await_progress(self, job: Job, driver: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
         """Returns after a further checkpoint, or now and then at once; a driver that has died is started again."""
@@ -153,6 +173,7 @@ class Rounds:
         """The run in a process of its own, connected to the cluster."""
         command = [sys.executable, "-W", "ignore", "-m", "scripts.reliability.chaos_driver", str(job.number)]
         command += [str(job.folder), str(job.trace), str(job.rate), str(EVERY_S), str(time.time())]
+        command += ["--changes"] if self.args.changes else []
         environment = {**os.environ, "RAY_ADDRESS": self._address}
         with (self.folder / "driver.log").open("ab") as log:
             return subprocess.Popen(command, env=environment, stdout=log, stderr=log)

@@ -50,6 +50,10 @@ class Tally:
     lost: int = 0
     duplicated: int = 0
     looks: int = 0
+    #: Changes of plan that were made, and that were given up; how long the stream stood still for them.
+    switched: int = 0
+    abandoned: int = 0
+    pauses_s: list[float] = field(default_factory=list)
     given_up: int = 0
     done: dict[str, int] = field(default_factory=dict)
     kills: int = 0
@@ -89,6 +93,9 @@ class Tally:
         before."""
         # Without the folder, which is another one each time.
         self.errors += [re.sub(r"\S*/job-\d+/", "", note["error"]) for note in notes if "error" in note]
+        made = [note for note in notes if "switched" in note]
+        self.switched, self.pauses_s = len(made), [note["pause_s"] for note in made]
+        self.abandoned = sum("abandoned" in note for note in notes)
         kills = [strike for strike in self.strikes if strike.killed]
         for strike, following in zip(kills, [*kills[1:], None], strict=True):
             until = following.at if following is not None else float("inf")
@@ -98,7 +105,7 @@ class Tally:
 
 
 def report(tally: Tally, args: argparse.Namespace) -> str:
-    command = f"scripts/chaos --rounds {args.rounds} --seed {args.seed}"
+    command = f"scripts/chaos --rounds {args.rounds} --seed {args.seed}" + (" --changes" if tally.switched else "")
     verdict = (
         "identical to the undisturbed runs, row by row" if tally.passed else "**DIFFERENT from the undisturbed runs**"
     )
@@ -119,10 +126,21 @@ def report(tally: Tally, args: argparse.Namespace) -> str:
         f"- {tally.given_up} checkpoints could not be written because the disk was full; the runs went on.",
         f"- Drivers that ended with an error message and were taken up again: {len(tally.errors)}.",
         *(f"  - {text} ({count} times)" for text, count in Counter(error[:160] for error in tally.errors).items()),
+        *_changes(tally),
         *(f"- PROBLEM: {problem}" for problem in tally.problems),
         "",
     ]
     return "\n".join(lines)
+
+
+def _changes(tally: Tally) -> list[str]:
+    if not tally.switched + tally.abandoned:
+        return []
+    longest_ms = 1000 * max(tally.pauses_s, default=0.0)
+    return [
+        f"- {tally.switched} times the plan became another, and {tally.abandoned} times that was given up, since a "
+        f"process had been killed or the run had ended. A cut held the stream up for {longest_ms:.1f} ms at most."
+    ]
 
 
 def _table(tally: Tally) -> list[str]:

@@ -11,6 +11,10 @@ import pyarrow.json
 import pyarrow.parquet as pq
 
 import decopa
+from decopa.api import as_workload
+from decopa.planning.plan import Plan
+from decopa.planning.spread import spread_units
+from decopa.planning.strategies.left_deep import left_deep
 from decopa.traces.synthetic import SyntheticSpec
 
 #: Joins on several units, a NOT that holds matches back over checkpoints, a Kleene closure whose groups grow over them,
@@ -74,6 +78,13 @@ class Job:
             except FileNotFoundError:
                 continue
         return rows
+
+
+def plans_of(query: str, units: int) -> tuple[Plan, Plan]:
+    """Two plans of a query that split it differently, on different numbers of units."""
+    (one,) = as_workload(query)
+    backwards = left_deep(one, tuple(reversed(one.aliases)))
+    return Plan((spread_units(left_deep(one), units),)), Plan((spread_units(backwards, units + 1),))
 
 
 def rows_of(matches: pa.Table) -> Counter[str]:

@@ -106,10 +106,10 @@ class ShufflerNode:
         self._put(self._feeder.advance(watermark_us))
         self.outbox.flush(urgent=True)
 
-    def barrier(self, number: int) -> tuple[FeederState, ...]:
-        """Cuts the stream here: whatever was fed before is before the cut, for every receiver. Returns what it takes to
-        go on from here."""
-        self._put(self._feeder.advance(NOTHING_YET))  # no part keeps what is out of its window
+    def barrier(self, number: int, watermark_us: int = NOTHING_YET) -> tuple[FeederState, ...]:
+        """Cuts the stream here: whatever was fed before is before the cut, for every receiver, and no event before the
+        watermark follows. Returns what it takes to go on from here."""
+        self._put(self._feeder.advance(watermark_us))  # no part keeps what is out of its window
         self.outbox.flush(barrier=number)
         return self._feeder.snapshot()
 

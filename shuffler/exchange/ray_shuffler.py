@@ -127,10 +127,10 @@ class Shuffler(Shell):
             self._node.flush(watermark_us)
             self._links.wait_for_all()
 
-    def barrier(self, number: int) -> tuple[FeederState, ...]:
-        """Cuts the stream for a checkpoint; returns this shuffler's part of it."""
+    def barrier(self, number: int, watermark_us: int = NOTHING_YET) -> tuple[FeederState, ...]:
+        """Cuts the stream for a checkpoint or another plan; returns this shuffler's part of it."""
         with self.working():
-            return self._node.barrier(number)
+            return self._node.barrier(number, watermark_us)
 
     def finish(self) -> None:
         """Ends the stream; returns when everyone this shuffler sends to has it."""

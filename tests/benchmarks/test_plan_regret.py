@@ -64,7 +64,8 @@ def test_a_report_tells_regret_what_did_not_end_and_whether_goals_are_reached() 
     text = report([result("one", 1.0, 1.0), result("two", 2.0, 1.0)], [], "command")
     assert "| decopa | 2 | 1.50 | 2.00 | 0 |" in text
     assert "median at most 1.1: 1.50, MISSED" in text and "worst at most 1.5: 2.00, MISSED" in text
-    assert "reached" in report([result("one", 1.0, 1.0)], [], "command")
+    assert "reached on the 1 of 40 queries measured so far" in report([result("one", 1.0, 1.0)], [], "command")
+    assert "1.00, reached.\n" in report([result(str(n), 1.0, 1.0) for n in range(40)], [], "command")
     assert "| two | 3 | 7 | 1.000 | 2.00 | 1.00 | - |" in text
 
 

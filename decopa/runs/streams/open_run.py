@@ -29,7 +29,7 @@ from decopa.runs.prepare import Prepared, prepare
 from decopa.runs.result import combined
 from decopa.runs.spec import RunSpec
 from decopa.runs.streams.publication import Publication
-from decopa.runs.streams.rule_engine import RuleEngine
+from decopa.runs.streams.rule_engine import Engine, RuleEngine
 from decopa.runs.support import asks_for_ray
 from shuffler.routing.table import NOTHING_YET
 from shuffler.rows.columns import Place, timestamps_us
@@ -70,7 +70,7 @@ class OpenRun:
         self._parts = plan.parts
         self._publications: dict[tuple[str, int], Publication] = {}
         self._counts: dict[tuple[str, int], int] = {}
-        self._engine = RuleEngine(prepared, plan, max_history_bytes)
+        self._engine = _engine(prepared, plan, max_history_bytes)
         self._pipe = self._engine.pipe
         #: Held while a batch is worked on, and while the rules change.
         self._lock = threading.RLock()
@@ -98,6 +98,7 @@ class OpenRun:
     def close(self) -> None:
         """Ends the run at once; what has not been handed out is dropped."""
         self._steps.close()
+        self._engine.close()
 
     def to_end(self) -> pa.Table:
         """Works on the rest of the stream; all matches that have not been handed out, as one table."""
@@ -265,6 +266,15 @@ class OpenRun:
         self._engine.keep(max(self._keep_us, history_us(Plan(self._parts))))
 
 
+def _engine(prepared: Prepared, plan: Plan, max_history_bytes: int) -> Engine:
+    """What works on the stream."""
+    if prepared.spec.runtime != "ray":
+        return RuleEngine(prepared, plan, max_history_bytes)
+    from decopa.runs.streams.ray_rules import RayRuleEngine
+
+    return RayRuleEngine(prepared, plan, max_history_bytes)
+
+
 def _one_query(query: str | Query) -> Query:
     found = read_queries(query) if isinstance(query, str) else (query,)
     if len(found) != 1:
@@ -296,8 +306,6 @@ def moment_us(at: Any) -> int:
 def open_rules(
     spec: RunSpec, queries: Sequence[Query], events: Any, *, keep_history_us: int, max_history_bytes: int
 ) -> OpenRun:
-    """An open run in this process."""
-    spec = replace(spec, runtime=spec.runtime or "local")
-    if spec.runtime != "local" or asks_for_ray(spec):
-        raise RuleError("rules come and go in one process only; leave out units and Ray, and use runtime 'local'")
+    """An open run in this process or, if units or Ray are asked for, on Ray."""
+    spec = replace(spec, runtime=spec.runtime or ("ray" if asks_for_ray(spec) else "local"))
     return OpenRun(prepare(spec, queries, events), keep_history_us=keep_history_us, max_history_bytes=max_history_bytes)

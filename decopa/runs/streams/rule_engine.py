@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any, Protocol
+
+import pyarrow as pa
 
 from cluster.change.history import BlockRing, History, StoredHistory
 from cluster.change.local import ChangingPipeline
@@ -11,6 +14,42 @@ from decopa.choices import DEFAULT_BATCH_SIZE
 from decopa.planning.plan import Plan, QueryPlan
 from decopa.runs.prepare import Prepared
 from shuffler.rows.events import EventBatch
+
+
+class Pipe(Protocol):
+    """What works on events, in one process (`ChangingPipeline`) or on Ray; matches are tables by the keys of parts."""
+
+    @property
+    def events(self) -> int: ...
+
+    @property
+    def watermark_us(self) -> int: ...
+
+    @property
+    def finals_us(self) -> dict[str, int]: ...
+
+    def take(self) -> dict[str, pa.Table]: ...
+
+    def nothing(self) -> dict[str, pa.Table]: ...
+
+    def finish(self) -> None: ...
+
+
+class Engine(Protocol):
+    """A pipe and how events get there: it is fed the batches that it gives, whatever they are."""
+
+    @property
+    def pipe(self) -> Pipe: ...
+
+    def keep(self, reach_us: int) -> None: ...
+
+    def batches(self) -> Iterator[Any]: ...
+
+    def feed(self, batch: Any, /) -> None: ...
+
+    def switch(self, parts: tuple[QueryPlan, ...], begin_us: Mapping[str, int]) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class RuleEngine:
@@ -44,6 +83,9 @@ class RuleEngine:
     def feed(self, events: EventBatch) -> None:
         self.pipe.feed(events)
         self.pipe.forget_strings()
+
+    def close(self) -> None:
+        """Nothing runs but in this process."""
 
     def switch(self, parts: tuple[QueryPlan, ...], begin_us: Mapping[str, int]) -> None:
         """From the next batch on these parts find the matches; new ones see events from `begin_us` on, by key."""

@@ -12,8 +12,9 @@ import pytest
 
 import decopa
 from actors.columnar.jit import interpreted
-from decopa import Adapt, DecoPaError, Limits, RunResult, TraceOptions
+from decopa import Adapt, Capacity, DecoPaError, Limits, Planning, RunResult, TraceOptions
 from decopa.commands.cli import main
+from decopa.planning.price import plan_units
 from tests.support.mirrored import QUERY, RARE_A, RARE_C, mirrored, stream
 
 SMALL = TraceOptions(batch_size=32)
@@ -68,6 +69,17 @@ def test_every_change_tells_what_it_promised_and_what_it_brought(adapted: tuple[
 def test_a_steady_stream_keeps_its_plan() -> None:
     steady = decopa.run_detailed(QUERY, stream([(900, RARE_A)]), trace=SMALL, adapt=OFTEN)
     assert steady.switches == ()
+
+
+def test_the_number_of_units_follows_the_load() -> None:
+    low = dict.fromkeys("ABC", 60.0)
+    events = stream([(240, low), (240, {name: 5 * rate for name, rate in low.items()}), (240, low)])
+    planning = Planning(units=2, capacity=Capacity.per_second(100, 25))
+    adapt = Adapt(overhead=1.0, units=(2, 8))
+    followed = decopa.run_detailed(QUERY, events, runtime="local", planning=planning, trace=SMALL, adapt=adapt)
+    units = [plan_units(switch.plan) for switch in followed.switches]
+    assert max(units) > 5 and units[-1] == 2
+    assert followed.matches.equals(decopa.run(QUERY, events, trace=SMALL))
 
 
 def test_counts_figures_and_folders_are_the_same_with_changes(

@@ -164,11 +164,6 @@ def test_a_rule_that_needs_more_history_than_a_live_stream_has_kept_is_refused()
         assert rows(run.to_end()) == [("pairs", 1, 40, 42)]
 
 
-def test_rules_on_ray_are_refused() -> None:
-    with pytest.raises(DecoPaError, match="rules come and go in one process only"):
-        opened("A0", runtime="ray")
-
-
 def test_times_of_changes_are_microseconds_text_or_datetimes() -> None:
     assert moment_us(5) == moment_us("5") == 5
     assert moment_us("1970-01-01T00:00:01") == 1_000_000

@@ -1,0 +1,302 @@
+"""PlanChanges: the plan of a run on Ray becomes another while it runs.
+
+A second deployment is started beside the running one and fed with the last windows of events
+(`cluster.change.successor`). When it is level with the running one, both are cut between two blocks, with the same
+watermark: a barrier tells every process of both where the cut is. The next block goes to the new one. The old one hands
+over the matches before the cut and ends; those of the new one repeat them and are dropped. Until the cut a failure of
+the new side leaves no trace.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import ray
+
+from actors.sinks.outlet import check_rows_only
+from cluster.change.history import DEFAULT_MAX_BYTES, BlockRing, HistoryGone
+from cluster.change.outcome import ChangeAbandoned, Switched
+from cluster.change.successor import FedBlock, Successor
+from cluster.checkpoint.coordinator import Side
+from cluster.deployment import Deployment
+from cluster.feeding import FeedBlock
+from cluster.session import Session, StreamPlace
+from decopa.errors import DecoPaError
+from decopa.planning.history import history_us, history_windows
+from decopa.planning.plan import Plan
+from decopa.planning.validate import check_structure
+from shuffler.routing.table import NOTHING_YET
+
+#: A plan that is not level with the running one by then is given up.
+PATIENCE_S = 60.0
+#: How long the stream may wait between two blocks for a new plan that is about to be level.
+_SHORT_WAIT_S = 0.01
+_LOOK_S = 0.005
+
+
+class Cutting(Protocol):
+    """How plans are cut, with checkpoints or without."""
+
+    def check(self, old: Plan, new: Plan) -> None:
+        """Raises if one plan cannot follow the other here."""
+        ...
+
+    #: Whether a new plan waits for a cut: nothing that would delay it should begin.
+    wanted: bool
+
+    @property
+    def can_cut(self) -> bool:
+        """Whether a cut may be made now."""
+        ...
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why no cut can be made for the time being, if that is so."""
+        ...
+
+    def cut(self, place: StreamPlace, watermark_us: int, new: Side) -> list[Any]:
+        """Cuts both sides here; returns calls that are done when all processes of the new side have passed the cut."""
+        ...
+
+    def is_done_with(self, deployment: Deployment) -> bool:
+        """Whether everything before the cut has been taken from these actors."""
+        ...
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no cut is under way."""
+        ...
+
+
+@dataclass
+class _Request:
+    plan: Plan
+    begin_us: Mapping[str, int]
+    result: Future[Switched] = field(default_factory=Future)
+    asked_s: float = field(default_factory=time.monotonic)
+
+
+@dataclass
+class _Retiring:
+    """The side that was cut off: it has handed over its matches before it ends."""
+
+    old: Session
+    request: _Request
+    cut_s: float
+    passing: list[Any]
+    switched: Switched
+    stall_s: float | None = None
+    stopped: bool = False
+
+
+class PlanChanges:
+    """Follows a session (see `cluster.session.Following`) and makes the changes that anyone asks for, one at a time.
+
+    With `waits` the stream stands still while a new plan is built: for stored traces that are not paced there is no
+    latency to protect, and less work in total. `told` hears how a change goes, with the actors that this is about: new
+    ones are "starting" and "warming" up, then the old ones are "cutting", and then "retiring".
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        waits: bool = False,
+        keep_us: int = 0,
+        max_history_bytes: int = DEFAULT_MAX_BYTES,
+        patience_s: float = PATIENCE_S,
+        told: Callable[[str, Deployment], None] = lambda phase, deployment: None,
+    ) -> None:
+        self._plan, self._waits, self._keep_us, self._patience_s = plan, waits, keep_us, patience_s
+        self._max_bytes, self._told = max_history_bytes, told
+        self._requests: deque[_Request] = deque()
+        self._ring: BlockRing[FedBlock] | None = None
+        self._successor: tuple[Successor, _Request] | None = None
+        self._retiring: _Retiring | None = None
+        self._stopping: list[threading.Thread] = []
+        #: The changes that were made.
+        self.made: list[Switched] = []
+
+    # ------------------------------------------------------------- for those who change the plan
+
+    @property
+    def plan(self) -> Plan:
+        return self._plan
+
+    def change(self, plan: Plan, begin_us: Mapping[str, int] | None = None) -> Future[Switched]:
+        request = _Request(plan, begin_us or {})
+        self._requests.append(request)
+        return request.result
+
+    def keep(self, reach_us: int) -> None:
+        """Keeps events that far back, at least."""
+        self._keep_us = max(self._keep_us, reach_us)
+        if self._ring is not None:
+            self._ring.reach_us = max(self._ring.reach_us, reach_us)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no change is under way or waits for its turn."""
+        return self._successor is None and self._retiring is None and not self._requests
+
+    # ------------------------------------------------------------- for the runtime
+
+    def follow(self, session: Session, cutting: Cutting, deploy: Callable[[Plan], Deployment]) -> None:
+        """Begins with a session; `deploy` makes the actors of a plan, which are not started yet."""
+        self._session, self._cutting, self._deploy = session, cutting, deploy
+        self._plan, self._ring = session.deployment.topology.plan, None
+        session.follower = self
+
+    def leave(self) -> None:
+        """The session is over: what is under way is given up, and no actor is left of it."""
+        if self._successor is not None:
+            self._abandon("the run ended or was taken up again before the new plan took over")
+        if self._retiring is not None:
+            retiring, self._retiring = self._retiring, None
+            retiring.old.deployment.stop()
+            retiring.request.result.set_exception(
+                ChangeAbandoned("the run ended or was taken up again while the plan changed")
+            )
+        for thread in self._stopping:
+            thread.join()
+        self._stopping = []
+
+    def close(self) -> None:
+        """The run is over."""
+        self.leave()
+        while self._requests:
+            self._requests.popleft().result.set_exception(ChangeAbandoned("the run ended before the change was made"))
+
+    # ------------------------------------------------------------- while it runs
+
+    def fed(self, block: FeedBlock, ordinal: int, number: int) -> None:
+        one = FedBlock(block, ordinal, number)
+        if self._ring is None:
+            # Where a run was taken up in the middle of the stream, what came before is not here.
+            gone_us = NOTHING_YET if ordinal == 0 else block.first_ts
+            self._ring = BlockRing(self._reach_us, self._max_bytes, from_us=gone_us)
+        self._ring.add(one, block.last_ts, one.size)
+        if self._successor is not None:
+            self._successor[0].add(one)
+
+    @property
+    def _reach_us(self) -> int:
+        """How far back events are kept: as far as any plan of the same queries looks."""
+        queries = [part.query for part in self._plan.parts]
+        return max([self._keep_us, *(history_windows(one, sliced=True) * one.window_us for one in queries)])
+
+    def between_blocks(self) -> None:
+        if self._successor is None and self._retiring is None and self._requests:
+            self._begin(self._requests.popleft())
+        began_s = time.perf_counter()
+        while self._successor is not None:
+            successor, request = self._successor
+            self._cutting.wanted = successor.is_near
+            if successor.failure is not None:
+                self._abandon(str(successor.failure), successor.failure)
+            elif self._cutting.obstacle is not None:
+                self._abandon(self._cutting.obstacle)
+            elif self._cutting.can_cut and successor.is_level(_SHORT_WAIT_S if successor.is_near else 0.0):
+                self._cut(successor, request, began_s)
+            elif successor.age_s > self._patience_s:
+                self._abandon(f"the new plan was not where the running one is within {self._patience_s:.0f} s")
+            elif self._waits:
+                self._session.idle(_LOOK_S)
+            else:
+                return
+
+    def step(self) -> None:
+        retiring = self._retiring
+        if retiring is None:
+            return
+        if not retiring.stopped:
+            retiring.old.check_actors()
+        if retiring.stall_s is None:
+            ready, _ = ray.wait(retiring.passing, num_returns=len(retiring.passing), timeout=0, fetch_local=False)
+            if len(ready) == len(retiring.passing):
+                retiring.stall_s = time.monotonic() - retiring.cut_s
+        old = retiring.old.deployment
+        if not retiring.stopped and self._cutting.is_done_with(old):
+            retiring.stopped = True
+            self._told("retiring", old)
+            self._later(old.stop)
+        if retiring.stopped and self._cutting.is_settled:
+            self._complete(retiring)
+
+    def ended(self) -> None:
+        if self._successor is not None:
+            self._abandon("the stream ended before the new plan took over")
+        while self._retiring is not None:
+            self._session.idle(_LOOK_S)
+
+    def _begin(self, request: _Request) -> None:
+        plan = request.plan
+        try:
+            if not plan.reported:
+                raise ChangeAbandoned("the plan was not changed: the new one has no query")
+            check_structure(plan)
+            check_rows_only(plan, "a run whose plan may change")
+            self._cutting.check(self._plan, plan)
+            history = self._history(plan, request.begin_us)
+            self._successor = Successor(self._deploy(plan), history, self._session.place, self._told), request
+        except DecoPaError as err:
+            request.result.set_exception(err)
+
+    def _history(self, plan: Plan, begin_us: Mapping[str, int]) -> list[FedBlock]:
+        if self._ring is None:
+            if self._session.events:
+                raise HistoryGone(
+                    "the run has just been taken up, and no event is here that the plan could be built from"
+                )
+            return []
+        reached_us = self._session.last_ts
+        parts = zip(plan.keys, plan.parts, strict=True)
+        earliest_us = min(begin_us.get(key, reached_us - history_us(Plan((part,)))) for key, part in parts)
+        return list(self._ring.since(earliest_us))
+
+    def _cut(self, successor: Successor, request: _Request, began_s: float) -> None:
+        new, side = successor.hand_over()
+        place, watermark_us = self._session.place, self._session.last_ts
+        passing = self._cutting.cut(place, watermark_us, side)
+        self._session.exchange(new)
+        self._plan, self._successor, self._cutting.wanted = request.plan, None, False
+        if self._ring is not None:
+            self._ring.reach_us = max(self._ring.reach_us, self._reach_us)
+        now_s = time.monotonic()
+        switched = Switched(
+            place.events,
+            watermark_us,
+            successor.seeded,
+            warm_up_s=now_s - request.asked_s,
+            pause_s=time.perf_counter() - began_s,
+        )
+        self._retiring = _Retiring(new, request, now_s, passing, switched)
+        self._told("cutting", new.deployment)
+
+    def _complete(self, retiring: _Retiring) -> None:
+        self._retiring, before = None, retiring.switched
+        stall_s = time.monotonic() - retiring.cut_s if retiring.stall_s is None else retiring.stall_s
+        made = replace(before, stall_s=stall_s)
+        self.made.append(made)
+        retiring.request.result.set_result(made)
+
+    def _later(self, stop: Callable[[], None]) -> None:
+        """Stops actors in a thread: it takes some calls to Ray, for which no event need wait."""
+        thread = threading.Thread(target=stop, name="decopa-stopping", daemon=True)
+        thread.start()
+        self._stopping = [*(one for one in self._stopping if one.is_alive()), thread]
+
+    def _abandon(self, reason: str, cause: BaseException | None = None) -> None:
+        assert self._successor is not None
+        (successor, request), self._successor = self._successor, None
+        self._cutting.wanted = False
+        self._later(successor.abandon)
+        failure = ChangeAbandoned(f"the plan was not changed: {reason}")
+        failure.__cause__ = cause
+        request.result.set_exception(failure)

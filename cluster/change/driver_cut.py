@@ -1,0 +1,106 @@
+"""DriverCut: cuts of a run without checkpoints; matches of earlier plans wait in the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import ray
+
+from cluster.change.cut import joined, matches_at_cut, released, reported
+from cluster.change.outcome import ChangeAbandoned
+from cluster.checkpoint.coordinator import Side
+from cluster.deployment import Deployment
+from cluster.session import StreamPlace
+from decopa.planning.plan import Plan
+
+
+@dataclass
+class _Cut:
+    old: Deployment
+    new: Deployment
+    watermark_us: int
+    #: Barriers and matches of both sides, by the call.
+    calls: dict[Any, tuple[Deployment, str]]
+
+
+class DriverCut:
+    """Matches are tables by the key of their part."""
+
+    #: A cut waits for nothing but the one before.
+    obstacle: str | None = None
+    wanted = False
+
+    def __init__(self, deployment: Deployment, *, same_queries: bool) -> None:
+        """With `same_queries` a plan of other queries is refused: nobody would ask for their matches."""
+        self._deployment, self._same_queries = deployment, same_queries
+        self._number = 0
+        self._pending: _Cut | None = None
+        #: Matches that were found under earlier plans and have not been handed out.
+        self._earlier: dict[str, pa.Table] = {}
+
+    def check(self, old: Plan, new: Plan) -> None:
+        if self._same_queries and old.queries != new.queries:
+            raise ChangeAbandoned("the plan was not changed: the new one is of other queries")
+
+    @property
+    def can_cut(self) -> bool:
+        return self._pending is None
+
+    def cut(self, place: StreamPlace, watermark_us: int, new: Side) -> list[Any]:
+        self._number += 1
+        old, self._deployment = self._deployment, new.deployment
+        pending = _Cut(old, new.deployment, watermark_us, {})
+        for side in (old, new.deployment):
+            for name, shuffler in side.shufflers.items():
+                pending.calls[shuffler.barrier.remote(self._number, watermark_us)] = side, name
+        passing = []
+        for side in (old, new.deployment):
+            for name, sink in side.sinks.items():
+                call = sink.matches_before.remote(self._number)
+                pending.calls[call] = side, name
+                if side is new.deployment:
+                    passing.append(call)
+        self._pending = pending
+        return passing
+
+    def is_done_with(self, deployment: Deployment) -> bool:
+        pending = self._pending
+        if pending is not None:
+            calls = list(pending.calls)
+            ready, _ = ray.wait(calls, num_returns=len(calls), timeout=0, fetch_local=False)
+            if len(ready) == len(calls):
+                self._take_up(pending)
+        return self._pending is None and deployment is not self._deployment
+
+    @property
+    def is_settled(self) -> bool:
+        return self._pending is None
+
+    def _take_up(self, pending: _Cut) -> None:
+        results: dict[int, dict[str, Any]] = {id(pending.old): {}, id(pending.new): {}}
+        for call, (side, name) in pending.calls.items():
+            results[id(side)][name] = side.result(call, name)
+        old, new = (by_key(side, results[id(side)]) for side in (pending.old, pending.new))
+        queries = reported(pending.old.topology.plan) | reported(pending.new.topology.plan)
+        self._earlier = matches_at_cut(joined(self._earlier, old), new, queries, pending.watermark_us)
+        self._pending = None
+
+    def add(self, found: Mapping[str, pa.Table]) -> None:
+        """Keeps matches that nobody may have yet."""
+        self._earlier = joined(self._earlier, found)
+
+    def released(self, found: Mapping[str, pa.Table], watermark_us: int) -> dict[str, pa.Table]:
+        """Matches that can be handed out while the run continues: those of earlier plans and those that were `found`,
+        but for those of which another plan would not be certain at this watermark yet."""
+        queries = reported(self._deployment.topology.plan)
+        out, self._earlier = released(joined(self._earlier, found), queries, watermark_us)
+        return out
+
+
+def by_key(deployment: Deployment, found: Mapping[str, tuple[pa.Table, ...]]) -> dict[str, pa.Table]:
+    """What each sink tells, by its name -> the tables by the keys of their parts."""
+    topology = deployment.topology
+    return dict(zip(reported(topology.plan), topology.by_part(dict(found)), strict=True))

@@ -1,0 +1,145 @@
+"""On a real Ray a plan becomes another while it runs, with and without checkpoints, and while processes die."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import decopa
+from actors.columnar.jit import interpreted
+from cluster.change.deployed import PlanChanges
+from cluster.change.history import HistoryGone
+from cluster.change.outcome import ChangeAbandoned
+from cluster.checkpoint.store import CheckpointStore
+from decopa.planning.plan import Plan
+from decopa.planning.spread import spread_units
+from scripts.reliability.jobs import rows_of, write_trace
+from shuffler.source.pacing import Replay
+from tests.cluster.checkpoint.test_recovery import published
+from tests.support.ray_changes import (
+    PHASES,
+    PLANS,
+    QUERY,
+    VICTIMS,
+    Asking,
+    DriverDied,
+    Strike,
+    checkpointed_run,
+    left_behind,
+    plain_run,
+)
+
+pytestmark = pytest.mark.ray
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("trace") / "trace.parquet"
+    write_trace(path, events=3_000, rate=1_000, seed=4)
+    return path
+
+
+@pytest.fixture(scope="module")
+def expected(trace: Path) -> pa.Table:
+    with interpreted():
+        return decopa.run(QUERY, trace)
+
+
+def test_plans_follow_each_other_in_a_trace_that_is_not_paced(
+    ray_cluster: None, trace: Path, expected: pa.Table
+) -> None:
+    changes = PlanChanges(PLANS[0], waits=True)
+    one_unit = Plan(tuple(spread_units(part, 1) for part in PLANS[0].parts))
+    made = [changes.change(plan) for plan in (PLANS[1], one_unit)]
+    refused = changes.change(Plan(()))
+    with interpreted():
+        found = plain_run(trace, changes, Replay())
+    assert rows_of(found) == rows_of(expected) and found.num_rows > 100
+    first, second = (one.result() for one in made)
+    assert first.at_event <= second.at_event and first.seeded <= second.seeded
+    assert refused.exception() is not None
+    assert left_behind() == []
+
+
+@pytest.mark.slow
+def test_a_paced_trace_does_not_stand_still_for_a_change(ray_cluster: None, trace: Path, expected: pa.Table) -> None:
+    changes = Asking(PLANS[0], at=300)
+    with interpreted():
+        found = plain_run(trace, changes, Replay(rate=25.0), block_rows=16)
+    assert rows_of(found) == rows_of(expected)
+    switched = changes.asked[0].result()
+    assert switched.at_event > 300 and 0 < switched.seeded <= 900
+    assert switched.pause_s < 1.0 < switched.warm_up_s
+    assert changes.plan == PLANS[1]
+
+
+@pytest.mark.slow
+def test_a_change_that_needs_more_history_than_is_kept_is_refused(
+    ray_cluster: None, trace: Path, expected: pa.Table
+) -> None:
+    changes = Asking(PLANS[0], at=600, waits=True, max_history_bytes=1)
+    with interpreted():
+        found = plain_run(trace, changes, Replay())
+    assert isinstance(changes.asked[0].exception(), HistoryGone)
+    assert rows_of(found) == rows_of(expected)
+
+
+def check_strike(trace: Path, folder: Path, expected: pa.Table, strike: Strike) -> None:
+    """Whoever dies: what is published in the end are the matches, each once."""
+    changes = Asking(PLANS[0], at=300, strike=strike, waits=True)
+    recoveries = 0
+    with interpreted():
+        for _ in range(3):
+            try:
+                recoveries += len(checkpointed_run(trace, folder, changes).recoveries)
+                break
+            except DriverDied:
+                changes.close()
+                changes = Asking(changes.plan, at=300, waits=True)
+    assert strike.struck == [strike.phase]
+    assert rows_of(pa.Table.from_pylist(published(folder / "out"))) == rows_of(expected)
+    if strike.side == "new" and strike.phase in ("starting", "warming"):
+        assert recoveries == 0
+        assert isinstance(changes.asked[0].exception(), ChangeAbandoned)
+    if changes.made:
+        manifest = CheckpointStore(folder / "checkpoints").latest_manifest()
+        assert manifest is not None and Plan.from_json(manifest.plan) == PLANS[1]
+    assert left_behind() == []
+
+
+@pytest.mark.slow
+def test_a_change_with_checkpoints_is_in_the_manifest(
+    ray_cluster: None, trace: Path, tmp_path: Path, expected: pa.Table
+) -> None:
+    changes = Asking(PLANS[0], at=300, waits=True)
+    with interpreted():
+        result = checkpointed_run(trace, tmp_path, changes)
+    assert rows_of(pa.Table.from_pylist(published(tmp_path / "out"))) == rows_of(expected)
+    assert not result.recoveries and len(changes.made) == 1
+    manifest = CheckpointStore(tmp_path / "checkpoints").latest_manifest()
+    assert manifest is not None and Plan.from_json(manifest.plan) == PLANS[1]
+
+
+#: Of the matrix, what CI tries on every change; the rest is slow.
+CHOSEN = [("unit", "new", "warming"), ("shuffler", "old", "cutting")]
+CELLS = [
+    *((victim, side, phase) for phase in PHASES for side in ("old", "new") for victim in VICTIMS),
+    *(("driver", "old", phase) for phase in PHASES),
+]
+
+
+@pytest.mark.parametrize(("victim", "side", "phase"), CHOSEN)
+def test_a_death_during_a_change_loses_nothing(
+    ray_cluster: None, trace: Path, tmp_path: Path, expected: pa.Table, victim: str, side: str, phase: str
+) -> None:
+    check_strike(trace, tmp_path, expected, Strike(victim, side, phase))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("victim", "side", "phase"), [cell for cell in CELLS if cell not in CHOSEN])
+def test_whoever_dies_during_a_change_nothing_is_lost(
+    ray_cluster: None, trace: Path, tmp_path: Path, expected: pa.Table, victim: str, side: str, phase: str
+) -> None:
+    check_strike(trace, tmp_path, expected, Strike(victim, side, phase))

@@ -1,0 +1,375 @@
+"""A simulated cluster whose plan changes while processes die.
+
+Everything that decides is the product's own: nodes, channels, barriers, states as bytes, the ring of blocks, how far a
+plan looks back, and who reports which match at a cut. Simulated are the network, the moments at which things happen,
+and the bookkeeping of `cluster.checkpoint.coordinator` and `cluster.change.deployed`. One seed, one schedule.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+
+import pyarrow as pa
+
+from actors.group import Limits
+from actors.node import SinkNode, UnitNode
+from cluster.change.cut import joined, matches_at_cut, reported
+from cluster.change.history import BlockRing, HistoryGone
+from decopa.planning.history import history_us
+from decopa.planning.plan import Plan
+from decopa.query.binding import bind
+from decopa.query.query import Query
+from decopa.runs.result import result_table
+from shuffler.exchange.channel import Message, OutgoingChannel
+from shuffler.exchange.codecs import needed_attributes
+from shuffler.exchange.node import Marks, ReplayStart, ShufflerNode
+from shuffler.exchange.outbox import FlushPolicy
+from shuffler.routing.feeder import FeederState
+from shuffler.routing.table import NOTHING_YET
+from shuffler.routing.topology import Topology
+from shuffler.rows.columns import Place, timestamps_us
+from shuffler.rows.events import EventFormat
+from shuffler.source.pacing import Replay
+from shuffler.source.trace import Block, open_trace
+from tests.support.simulation import UNBOUNDED
+
+
+@dataclass
+class Cut:
+    """A checkpoint, or without checkpoints the cut alone: what has come of it so far."""
+
+    number: int
+    side: Side
+    block: int
+    events: int
+    watermark_us: int
+    muted: bool = False
+    units: dict[str, bytes] = field(default_factory=dict)
+    shufflers: dict[str, tuple[FeederState, ...]] = field(default_factory=dict)
+    matches: dict[str, tuple[pa.Table, ...]] = field(default_factory=dict)
+
+    @property
+    def complete(self) -> bool:
+        units = self.side.units if self.side.keeps_states else {}
+        return len(self.units) == len(units) and len(self.matches) == len(self.side.sinks)
+
+    @property
+    def tables(self) -> dict[str, pa.Table]:
+        """The matches before the cut, by the keys of their parts."""
+        topology = self.side.topology
+        return dict(zip(reported(topology.plan), topology.by_part(self.matches), strict=True))
+
+
+class Side:
+    """The processes of one plan. A side that is taken up again after a crash keeps its generation."""
+
+    def __init__(
+        self, cluster: SwitchingCluster, plan: Plan, generation: int, attempt: int, saved: Cut | None = None
+    ) -> None:
+        self.cluster, self.generation, self.attempt = cluster, generation, attempt
+        self.topology = topology = Topology(plan, cluster.shufflers)
+        self.keeps_states = cluster.checkpoints_made
+        chaos, form = cluster.chaos, cluster.form
+        self.channels = {
+            channel: OutgoingChannel(channel[0], window=UNBOUNDED, attempt=attempt) for channel in topology.channels
+        }
+        policy = FlushPolicy(max_rows=chaos.choice((1, 4, 100)), interval_s=chaos.choice((0.0, 3.0)))
+        self.sinks = {
+            name: SinkNode(
+                name,
+                topology,
+                form,
+                limits=Limits(),
+                clock=cluster.clock,
+                attempt=attempt,
+                cut=partial(cluster.sink_cut, self, name),
+            )
+            for name in topology.sink_names
+        }
+        self.units = {
+            process.name: UnitNode(
+                process.name,
+                topology,
+                form,
+                send=partial(self._send, process.name),
+                limits=Limits(),
+                policy=policy,
+                clock=cluster.clock,
+                attempt=attempt,
+                cut=partial(cluster.unit_cut, self, process.name) if self.keeps_states else None,
+                state=saved.units[process.name] if saved else None,
+            )
+            for process in topology.units
+        }
+        self.shufflers = [
+            ShufflerNode(
+                number,
+                topology,
+                form,
+                send=partial(self._send, name),
+                mark=self._mark,
+                replay=Replay(),
+                batch_size=2,
+                policy=policy,
+                clock=cluster.clock,
+                sleep=lambda seconds: None,
+                state=saved.shufflers[name] if saved else None,
+            )
+            for number, name in enumerate(topology.shuffler_names)
+        ]
+        #: Blocks that it has not been fed yet, while it is built.
+        self.waiting: deque[int] = deque()
+
+    @property
+    def plan(self) -> Plan:
+        return self.topology.plan
+
+    def feed(self, number: int, block: Block, ordinal: int) -> None:
+        self.shufflers[number % len(self.shufflers)].feed(block.rows, block.place, ordinal, ReplayStart(0.0, 0))
+
+    def barrier(self, cut: Cut) -> None:
+        for name, shuffler in zip(self.topology.shuffler_names, self.shufflers, strict=True):
+            cut.shufflers[name] = shuffler.barrier(cut.number, cut.watermark_us)
+
+    def receive(self, target: str, message: Message) -> None:
+        node = self.units.get(target) or self.sinks[target]
+        node.receive(message)
+
+    def _send(self, process: str, target: str, message: Message) -> None:
+        stamped = self.channels[process, target].stamp(message)
+        for _ in range(2 if self.cluster.chaos.random() < 0.1 else 1):
+            self.cluster.on_their_way.append((self.generation, target, stamped))
+
+    def _mark(self, marks: Marks) -> None:
+        for sink in self.sinks.values():
+            sink.mark(marks)
+
+
+class SwitchingCluster:
+    """Draws what happens next. Without `checkpoints_made` nothing but a new side that is still being built may die."""
+
+    #: How likely each thing is, if it can happen; a message is delivered otherwise.
+    odds: Mapping[str, float] = {
+        "crash": 0.02,
+        "checkpoint": 0.06,
+        "change": 0.1,
+        "lose": 0.01,
+        "cut": 0.25,
+        "warm": 0.3,
+        "feed": 0.25,
+    }
+
+    def __init__(
+        self,
+        plans: Sequence[Plan],
+        events: pa.Table,
+        *,
+        shufflers: int,
+        chaos: Random,
+        crashes: int,
+        checkpoints: bool = True,
+        block_rows: int = 3,
+    ) -> None:
+        self.chaos, self.shufflers, self.checkpoints_made = chaos, shufflers, checkpoints
+        self._plans, self._crashes = plans, crashes if checkpoints else 0
+        source = open_trace(events)
+        self.form: EventFormat = source.format
+        bounds = [bind(part.query, source.schema) for plan in plans for part in plan.parts]
+        self._blocks: list[Block] = list(source.blocks(needed_attributes(bounds, source.schema), block_rows))
+        self._ordinals = [0]
+        for block in self._blocks:
+            self._ordinals.append(self._ordinals[-1] + block.rows.num_rows)
+        self.on_their_way: list[tuple[int, str, Message]] = []
+        self._published: dict[str, list[pa.Table]] = {key: [] for key in reported(plans[0])}
+        self._complete: Cut | None = None
+        self._attempt, self._number, self._generation, self._time = -1, 0, 0, 0.0
+        self.done: Counter[str] = Counter()
+        self._start()
+
+    def run(self, queries: Sequence[Query]) -> pa.Table:
+        while not self._step():
+            pass
+        self._publish(self._tables(self.running))
+        return result_table(queries, [pa.concat_tables(self._published[key]) for key in self._published])
+
+    # ------------------------------------------------------------- what happens
+
+    def _step(self) -> bool:
+        for what, odds in self.odds.items():
+            if self.chaos.random() < odds and getattr(self, f"_may_{what}")():
+                getattr(self, f"_{what}")()
+                return False
+        if self.on_their_way:
+            self._deliver()
+        return self._ended and not self.on_their_way and not self._pending
+
+    def _start(self) -> None:
+        """All processes anew, from the last complete checkpoint, with the plan that it names."""
+        self._attempt += 1
+        saved = self._complete
+        plan, generation = (saved.side.plan, saved.side.generation) if saved else (self._plans[0], 0)
+        self.running = Side(self, plan, generation, self._attempt, saved)
+        self._new: Side | None = None
+        self._retiring: Side | None = None
+        self._pending: deque[Cut] = deque()
+        self._block = saved.block if saved else 0
+        self._last_us = saved.watermark_us if saved else NOTHING_YET
+        self._ring: BlockRing[int] | None = None
+        self._ended = False
+
+    def _may_crash(self) -> bool:
+        return self._crashes > 0
+
+    def _crash(self) -> None:
+        self._crashes -= 1
+        phase = "building" if self._new else "cutting" if self._pending and self._pending[-1].muted else "running"
+        self.done.update(crashes=1, **{f"crashes while {phase}": 1})
+        self._start()
+
+    def _may_checkpoint(self) -> bool:
+        return self.checkpoints_made and not self._pending and not self._ended
+
+    def _checkpoint(self) -> None:
+        self._begin(self.running, NOTHING_YET)
+        self.done["checkpoints"] += 1
+
+    def _may_change(self) -> bool:
+        return self._new is None and self._retiring is None and not self._ended
+
+    def _change(self) -> None:
+        plan = self.chaos.choice(self._plans)
+        history: list[int] = []
+        if self._block:
+            try:
+                history = self._kept(plan)
+            except HistoryGone:
+                self.done["refused"] += 1
+                return
+        self._generation += 1
+        self._new = Side(self, plan, self._generation, self._attempt)
+        self._new.waiting.extend(history)
+        self.done["begun"] += 1
+
+    def _kept(self, plan: Plan) -> list[int]:
+        if self._ring is None:  # the run has just been taken up
+            raise HistoryGone
+        return list(self._ring.since(self._last_us - history_us(plan)))
+
+    def _may_lose(self) -> bool:
+        """A process of the side that is being built dies."""
+        return self._new is not None
+
+    def _lose(self) -> None:
+        self._new = None
+        self.done["abandoned"] += 1
+
+    def _may_warm(self) -> bool:
+        return self._new is not None and bool(self._new.waiting)
+
+    def _warm(self) -> None:
+        assert self._new is not None
+        number = self._new.waiting.popleft()
+        self._new.feed(number, self._blocks[number], self._ordinals[number])
+
+    def _may_cut(self) -> bool:
+        return self._new is not None and not self._new.waiting and not self._pending and not self._ended
+
+    def _cut(self) -> None:
+        assert self._new is not None
+        self._begin(self.running, self._last_us)
+        self._begin(self._new, self._last_us, muted=True)
+        self._retiring, self.running, self._new = self.running, self._new, None
+        self.done["cut"] += 1
+
+    def _may_feed(self) -> bool:
+        return not self._ended and (self._block < len(self._blocks) or not self._pending)
+
+    def _feed(self) -> None:
+        if self._block == len(self._blocks):
+            self._new = None
+            for shuffler in self.running.shufflers:
+                shuffler.finish()
+            self._ended = True
+            return
+        number, block = self._block, self._blocks[self._block]
+        self.running.feed(number, block, self._ordinals[number])
+        clock = self.form.columns.clock
+        times = timestamps_us(block.rows.column(clock), clock, Place("block"), self.form.columns.unit)
+        first_us, self._last_us = int(times[0]), int(times[-1])
+        if self._ring is None:
+            reach_us = max(map(history_us, self._plans))
+            self._ring = BlockRing(reach_us, from_us=NOTHING_YET if number == 0 else first_us)
+        self._ring.add(number, self._last_us, 1)
+        if self._new is not None:
+            self._new.waiting.append(number)
+        self._block += 1
+
+    def _deliver(self) -> None:
+        place = self.chaos.randrange(len(self.on_their_way))
+        generation, target, message = self.on_their_way.pop(place)
+        for side in (self.running, self._new, self._retiring):
+            if side is not None and side.generation == generation:
+                side.receive(target, message)
+
+    # ------------------------------------------------------------- cuts and checkpoints
+
+    def _begin(self, side: Side, watermark_us: int, *, muted: bool = False) -> None:
+        self._number += 1
+        cut = Cut(self._number, side, self._block, self._ordinals[self._block], watermark_us, muted)
+        self._pending.append(cut)
+        side.barrier(cut)
+        self._complete_what_is()
+
+    def unit_cut(self, side: Side, name: str, number: int, state: bytes) -> None:
+        for cut in self._pending:
+            if cut.number == number and cut.side is side:
+                cut.units[name] = state
+        self._complete_what_is()
+
+    def sink_cut(self, side: Side, name: str, number: int, matches: tuple[pa.Table, ...]) -> None:
+        for cut in self._pending:
+            if cut.number == number and cut.side is side:
+                cut.matches[name] = matches
+        self._complete_what_is()
+
+    def _complete_what_is(self) -> None:
+        """In the order of the numbers: the last cut of the old plan comes before the first of the new one."""
+        if not self.checkpoints_made:
+            if len(self._pending) == 2 and all(cut.complete for cut in self._pending):
+                old, new = self._pending
+                self._unite(old, new)
+            return
+        while self._pending and self._pending[0].complete:
+            cut = self._pending.popleft()
+            if not cut.muted:
+                self._publish(cut.tables)
+            else:
+                self._retiring = None
+                self.done["completed"] += 1
+            self._complete = cut
+
+    def _unite(self, old: Cut, new: Cut) -> None:
+        """Without checkpoints: as `cluster.change.driver_cut`."""
+        queries = reported(old.side.plan) | reported(new.side.plan)
+        earlier = {key: pa.concat_tables(tables) for key, tables in self._published.items() if tables}
+        at_cut = matches_at_cut(joined(earlier, old.tables), new.tables, queries, old.watermark_us)
+        self._published = {key: [table] for key, table in at_cut.items()}
+        self._pending.clear()
+        self._retiring = None
+        self.done["completed"] += 1
+
+    def _publish(self, tables: dict[str, pa.Table]) -> None:
+        for key, table in tables.items():
+            self._published[key].append(table)
+
+    def _tables(self, side: Side) -> dict[str, pa.Table]:
+        found = {name: tuple(taker.take() for taker in sink.takers) for name, sink in side.sinks.items()}
+        return dict(zip(reported(side.plan), side.topology.by_part(found), strict=True))
+
+    def clock(self) -> float:
+        self._time += 1.0
+        return self._time
