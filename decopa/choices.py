@@ -33,7 +33,8 @@ EDGES = "EDGES"
 PLACEMENTS = ("SPREAD", "PACK", "STRICT_SPREAD", "STRICT_PACK", EDGES)
 
 #: What a rule that is added sees of the stream: its window, or new events only.
-RULE_SIGHTS = ("window", "new")
+RuleSight = Literal["window", "new"]
+RULE_SIGHTS: tuple[RuleSight, ...] = ("window", "new")
 #: `--adapt`: another plan must sustain this many times as much; looks this often (s); keeps this many bytes of events.
 DEFAULT_ADAPT_GAIN = 1.25
 DEFAULT_ADAPT_EVERY_S = 1.0

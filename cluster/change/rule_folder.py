@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from cluster.change.versions import SEES, RuleError, Sees
+from cluster.change.versions import RuleError
+from decopa.choices import RULE_SIGHTS, RuleSight
 from decopa.errors import DecoPaError, OutputError
 from decopa.files import write_text
 
@@ -37,7 +38,7 @@ class RuleChange:
     do: Doing
     name: str = ""
     query: str = ""
-    sees: Sees = "window"
+    sees: RuleSight = "window"
     at: int | str | None = None
 
     def to_line(self) -> str:
@@ -55,9 +56,9 @@ class RuleChange:
         texts = [found.get(key, "") for key in ("name", "query")]
         at = found.get("at")
         fits = all(isinstance(text, str) for text in texts) and not isinstance(at, bool)
-        if not fits or not isinstance(at, int | str | None) or found.get("sees", SEES[0]) not in SEES:
+        if not fits or not isinstance(at, int | str | None) or found.get("sees", RULE_SIGHTS[0]) not in RULE_SIGHTS:
             raise RuleError(f"{where} is no change of rules: name, query and at are texts, sees is window or new")
-        return cls(found["do"], texts[0], texts[1], found.get("sees", SEES[0]), at)
+        return cls(found["do"], texts[0], texts[1], found.get("sees", RULE_SIGHTS[0]), at)
 
 
 class RuleFolder:

@@ -92,7 +92,7 @@ class PlanSwitch:
             "pause_s": self.pause_s,
             "stall_s": self.stall_s,
             **({} if self.given_up is None else {"why": self.given_up}),
-            "plan": json.loads(self.plan.to_json()),
+            "plan": self.plan.to_document(),
         }
 
 

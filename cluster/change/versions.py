@@ -9,16 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
+from decopa.choices import RULE_SIGHTS, RuleSight
 from decopa.errors import DecoPaError, did_you_mean
 from decopa.planning.history import history_windows
 from decopa.planning.plan import Plan, QueryPlan
 from decopa.query.query import Query
 from shuffler.routing.table import NOTHING_YET
-
-Sees = Literal["window", "new"]
-SEES: tuple[Sees, ...] = ("window", "new")
 
 
 class RuleError(DecoPaError):
@@ -34,7 +31,7 @@ class Version:
     number: int = 1
     from_us: int | None = None
     until_us: int | None = None
-    sees: Sees = "window"
+    sees: RuleSight = "window"
 
     @property
     def name(self) -> str:
@@ -73,9 +70,9 @@ class RuleBook:
         """The rules that nobody has removed, by name; some may begin later."""
         return {one.name: one for one in self.versions if one.until_us is None}
 
-    def added(self, query: Query, from_us: int | None, sees: Sees) -> RuleBook:
-        if sees not in SEES:
-            raise RuleError(f"a rule sees '{SEES[0]}' or '{SEES[1]}', not '{sees}'")
+    def added(self, query: Query, from_us: int | None, sees: RuleSight) -> RuleBook:
+        if sees not in RULE_SIGHTS:
+            raise RuleError(f"a rule sees '{RULE_SIGHTS[0]}' or '{RULE_SIGHTS[1]}', not '{sees}'")
         if query.name in self.current:
             raise RuleError(f"there is a rule '{query.name}' already; replace it, or give the new one another name")
         before = [one for one in self.versions if one.name == query.name]
@@ -98,7 +95,7 @@ class RuleBook:
         ended = replace(version, until_us=NOTHING_YET if until_us is None else until_us)
         return RuleBook(tuple(ended if one is version else one for one in self.versions))
 
-    def replaced(self, name: str, query: Query, at_us: int | None, sees: Sees) -> RuleBook:
+    def replaced(self, name: str, query: Query, at_us: int | None, sees: RuleSight) -> RuleBook:
         """The rule ends and its next version begins at the same moment; the new version keeps the name."""
         self.find(name)
         return self.removed(name, at_us).added(replace(query, name=name), at_us, sees)

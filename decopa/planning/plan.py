@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import networkx as nx
 
@@ -254,8 +255,12 @@ class Plan:
         return f"Plan({'; '.join(map(_shown, self.parts))})"
 
     def to_json(self) -> str:
+        return json.dumps(self.to_document(), indent=2) + "\n"
+
+    def to_document(self) -> dict[str, Any]:
+        """What `to_json` writes, as lists and dictionaries."""
         plain = not self.hosts and not any(part.is_marked for part in self.parts)
-        document = {
+        return {
             "format": FORMAT,
             "version": VERSIONS[0] if plain else VERSIONS[1],
             **({} if plain else {"hosts": self.hosts}),
@@ -284,7 +289,6 @@ class Plan:
                 for part in self.parts
             ],
         }
-        return json.dumps(document, indent=2) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> Plan:

@@ -184,11 +184,13 @@ def test_what_is_durable_appears_whole(tmp_path: Path) -> None:
 def test_no_other_module_writes_files_its_own_way() -> None:
     """Files are opened for writing, or renamed into place, by decopa.files alone.
 
-    Parts are written in a staging folder and moved when they are published; bad rows, Spark's log and the matches of a
-    live stream are appended; publishers' archives are unpacked into a folder that goes away; a lock holds nothing.
+    Parts are written in a staging folder and moved when they are published; bad rows, Spark's log, changes of plan and
+    the matches of a live stream are appended; publishers' archives are unpacked into a folder that goes away; a lock
+    holds nothing.
     """
     allowed = {
         "decopa/runs/streams/outlets.py",
+        "cluster/change/switches.py",
         "cluster/launch/launching.py",
         "actors/sinks/parts.py",
         "cluster/checkpoint/output.py",

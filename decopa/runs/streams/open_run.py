@@ -18,7 +18,8 @@ import pyarrow as pa
 from cluster.change.cut import ending_in
 from cluster.change.history import DEFAULT_MAX_BYTES
 from cluster.change.local import with_sources
-from cluster.change.versions import RuleBook, RuleError, Sees, Version, opening_plan, version_parts
+from cluster.change.versions import RuleBook, RuleError, Version, opening_plan, version_parts
+from decopa.choices import RuleSight
 from decopa.language.front import read_queries
 from decopa.planning.history import history_us
 from decopa.planning.plan import Plan, QueryPlan
@@ -47,7 +48,7 @@ class RuleState:
     version: int
     from_us: int | None
     until_us: int | None
-    sees: Sees
+    sees: RuleSight
     matches: int
     ending: bool
 
@@ -177,7 +178,7 @@ class OpenRun:
 
     # ------------------------------------------------------------- the rules
 
-    def add(self, query: str | Query, *, at: Any = None, sees: Sees = "window") -> Version:
+    def add(self, query: str | Query, *, at: Any = None, sees: RuleSight = "window") -> Version:
         """A rule more. With `sees` "window" its first matches may begin before it does; with "new" it looks at events
         from its beginning on only."""
         new = _one_query(query)
@@ -192,7 +193,7 @@ class OpenRun:
             self._change(self._book.removed(name, self._moment(at)))
             return next(one for one in self._book.versions if (one.name, one.number) == (name, number))
 
-    def replace(self, name: str, query: str | Query, *, at: Any = None, sees: Sees = "window") -> Version:
+    def replace(self, name: str, query: str | Query, *, at: Any = None, sees: RuleSight = "window") -> Version:
         """Ends a rule and begins its next version at the same moment."""
         new = _one_query(query)
         with self._lock:
