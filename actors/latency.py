@@ -76,7 +76,7 @@ class LatencyMeter:
     """Finds the arrival of a match's last event from marks (ts, time of arrival) that shufflers leave.
 
     The event at time ts arrived no later than the first mark at or after ts. Matches may overtake the mark they need;
-    they wait for it.
+    they wait for it. Marks that no later match can need are forgotten.
     """
 
     def __init__(self) -> None:
@@ -84,12 +84,8 @@ class LatencyMeter:
         self._ts = np.empty(0, dtype=np.int64)
         self._arrival = np.empty(0, dtype=np.float64)
         self._waiting: list[tuple[npt.NDArray[np.int64], float]] = []
-
-    @property
-    def newest_ts(self) -> int:
-        """The time of the newest event that has arrived."""
-        ts = self._ts
-        return int(ts[-1]) if len(ts) else NOTHING_YET
+        #: The time of the newest event that has arrived.
+        self.newest_ts = NOTHING_YET
 
     def mark(self, ts: npt.NDArray[np.int64], arrival: npt.NDArray[np.float64]) -> None:
         """Shufflers work in turn on one stream, so a late mark of one may fall between those of another."""
@@ -100,9 +96,15 @@ class LatencyMeter:
         if len(ts) > _MAX_MARKS:
             ts, arrival = ts[1::2], arrival[1::2]
         self._ts, self._arrival = ts, arrival
+        self.newest_ts = max(self.newest_ts, int(ts[-1]))
         waiting, self._waiting = self._waiting, []
         for ends, now_s in waiting:
             self.matches(ends, now_s)
+
+    def forget_before(self, watermark_us: int) -> None:
+        """No later match ends before the watermark; those that wait for their mark keep waiting."""
+        gone = int(np.searchsorted(self._ts, watermark_us))
+        self._ts, self._arrival = self._ts[gone:], self._arrival[gone:]
 
     def matches(self, end_ts: npt.NDArray[np.int64], now_s: float) -> None:
         places = np.searchsorted(self._ts, end_ts)

@@ -247,6 +247,7 @@ class SinkNode:
             told.add(part)
         for part in told:
             self._sinks[part].taker.settle(self._sinks[part].watermark_us)
+        self.latency.forget_before(self.watermark_us)
         self._strings.forget_before(min(self._reached_us.values()) - 3 * self._window_us)
 
     def _cut(self, number: int) -> None:

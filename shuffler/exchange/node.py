@@ -21,6 +21,8 @@ from shuffler.source.pacing import Replay
 
 #: Marks of arrival that a batch leaves for the measurement of latency, at most.
 MARKS_PER_BATCH = 64
+#: Marks gather for this long: sinks can wait for them, and a call costs as much as one with events.
+MARKS_EVERY_S = 0.1
 Marks = tuple[tuple[int, float], ...]
 
 
@@ -59,6 +61,8 @@ class ShufflerNode:
         self.name = topology.shuffler_names[number]
         self._replay, self._batch_size, self._policy = replay, batch_size, policy
         self._mark, self._clock, self._sleep = mark, clock, sleep
+        self._marks: list[tuple[int, float]] = []
+        self._marked_s = clock()
         self._converter = EventConverter(form)
         codecs = Codecs(topology.plan, form.schema, self._converter.strings)
         parts = range(len(topology.plan.parts))
@@ -94,7 +98,7 @@ class ShufflerNode:
         else:
             for begin in range(0, len(events), self._batch_size):
                 batch = events.slice(begin, min(begin + self._batch_size, len(events)))
-                self._mark(((int(batch.ts[-1]), self._clock()),))
+                self._marks.append((int(batch.ts[-1]), self._clock()))
                 self._shuffle(batch, urgent=urgent)
 
     def finish(self) -> None:
@@ -105,6 +109,7 @@ class ShufflerNode:
         """Passes on what waits: the stream has nothing more for the moment, and nothing earlier than the watermark."""
         self._put(self._feeder.advance(watermark_us))
         self.outbox.flush(urgent=True)
+        self._hand_over_marks()
 
     def barrier(self, number: int, watermark_us: int = NOTHING_YET) -> tuple[FeederState, ...]:
         """Cuts the stream here: whatever was fed before is before the cut, for every receiver, and no event before the
@@ -133,7 +138,7 @@ class ShufflerNode:
                 continue
             end = min(arrived, begin + self._batch_size)
             points = np.unique(np.linspace(begin, end - 1, min(MARKS_PER_BATCH, end - begin)).astype(np.int64))
-            self._mark(tuple((int(events.ts[point]), float(due[point])) for point in points))
+            self._marks += [(int(events.ts[point]), float(due[point])) for point in points]
             urgent = end == arrived and company_s <= 0
             self._shuffled_at, self._held_back = now if urgent else self._shuffled_at, not urgent
             self._shuffle(events.slice(begin, end), urgent=urgent)
@@ -144,6 +149,13 @@ class ShufflerNode:
         self.events += len(batch)
         if self.outbox.flush(urgent=urgent):  # rows that wait have their strings in the pool
             self._converter.strings.forget_before(int(batch.ts[0]) - 3 * self._window_us)
+        if self._clock() - self._marked_s >= MARKS_EVERY_S:
+            self._hand_over_marks()
+
+    def _hand_over_marks(self) -> None:
+        if self._marks:
+            self._mark(tuple(self._marks))
+        self._marks, self._marked_s = [], self._clock()
 
     def _put(self, deliveries: Iterable[tuple[int, int, Delivery]]) -> None:
         for part, copy, delivery in deliveries:

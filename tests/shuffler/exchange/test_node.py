@@ -11,7 +11,7 @@ import decopa
 from decopa.planning.plan import Plan
 from decopa.planning.strategies.baselines import state_parallel
 from shuffler.exchange.channel import Message
-from shuffler.exchange.node import ReplayStart, ShufflerNode
+from shuffler.exchange.node import MARKS_EVERY_S, Marks, ReplayStart, ShufflerNode
 from shuffler.exchange.outbox import FlushPolicy
 from shuffler.routing.topology import Topology
 from shuffler.source.pacing import Replay
@@ -29,6 +29,7 @@ class Paced:
     interval_s: float
     now: float = 0.0
     sent: list[tuple[float, Message]] = field(default_factory=list)
+    marked: list[Marks] = field(default_factory=list)
 
     def play(self, events: int, block_rows: int, times_us: np.ndarray | None = None) -> None:
         """Feeds events at `RATE` a second, or as their times say, block by block, as soon as the one before is done."""
@@ -40,7 +41,7 @@ class Paced:
             Topology(Plan((state_parallel(QUERY),))),
             source.format,
             send=lambda target, message: self.sent.append((self.now, message)),
-            mark=lambda marks: None,
+            mark=self.marked.append,
             replay=replay,
             batch_size=4_096,
             policy=FlushPolicy(interval_s=self.interval_s),
@@ -84,3 +85,10 @@ def test_events_do_not_wait_for_company_across_a_gap(block_rows: int) -> None:
     for due_us in times_us:
         # The watermark that follows an event says that it has been sent.
         assert min(when for when, message in shipped if message.watermarks[0][1] >= due_us) <= due_us / 1e6 + 0.41
+
+
+def test_marks_of_arrival_gather_and_none_is_lost() -> None:
+    paced = Paced(interval_s=0.01)
+    paced.play(1_000, 1)
+    assert len(paced.marked) <= paced.fed_s / MARKS_EVERY_S + 2
+    assert [mark for marks in paced.marked for mark in marks] == [(n * 10_000, n / RATE) for n in range(1_000)]
