@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -184,7 +185,8 @@ def _with_pauses(blocks: Iterator[Block | None], stopped: threading.Event, gathe
     """The blocks as they come, with None again and again while the next one takes a while.
 
     A thread reads ahead. It ends when nobody wants its blocks any more, at the latest with the next thing that arrives.
-    Between two small blocks it leaves events time to gather where they arrive.
+    Between two small blocks it leaves events time to gather where they arrive; only after a pause the second block need
+    not wait, since a burst seldom arrives in one piece.
     """
     arrived: queue.Queue[Block | BaseException | None] = queue.Queue(maxsize=2)
     left = threading.Event()
@@ -198,12 +200,15 @@ def _with_pauses(blocks: Iterator[Block | None], stopped: threading.Event, gathe
                 continue
 
     def read() -> None:
+        due_s = 0.0
         try:
             for block in blocks:
                 if block is not None:
                     put(block)
                     if block.rows.num_rows < _COMPANY_ROWS:
-                        left.wait(gather_s)
+                        now_s = time.monotonic()
+                        due_s = max(due_s + gather_s, now_s)
+                        left.wait(due_s - now_s)
                 if left.is_set():
                     return
             put(None)
