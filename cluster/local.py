@@ -70,6 +70,8 @@ class Working(Protocol):
 
     def abandon(self) -> None: ...
 
+    def close(self) -> None: ...
+
     def new_matches(self) -> NewMatches | None: ...
 
     def part_reports(self) -> list[tuple[OperatorReport, ...]]: ...
@@ -125,6 +127,10 @@ class LocalRuntime:
         except BaseException:
             self._pipeline.abandon()
             raise
+
+    def close(self) -> None:
+        """Lets go of all that is held here, matches and state; there is nothing to ask for any more."""
+        self._pipeline.close()
 
     def _look(self) -> None:
         if self._watch is not None and self._watch.due:

@@ -148,6 +148,12 @@ class Pipeline:
             if isinstance(taker, PartSink):
                 taker.abandon()
 
+    def close(self) -> None:
+        """Lets go of matches and state: whoever asks for them must have done so."""
+        self._takers.clear()
+        self._touched.clear()
+        self._host.close()
+
     def warm_up(self) -> None:
         """Loads compiled loops, so that the first events need not wait."""
         self._host.warm_up()

@@ -309,6 +309,9 @@ class ChangingPipeline:
         """Removes what was written to files: the run has failed."""
         self._pipeline.abandon()
 
+    def close(self) -> None:
+        self._pipeline.close()
+
     @property
     def dropped(self) -> Mapping[str, str]:
         return self._pipeline.dropped

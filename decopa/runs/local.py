@@ -34,6 +34,7 @@ def run_here(
     if isinstance(local, AdaptingRuntime):
         switches, earlier = tuple(local.loop.switches), local.earlier_reports()
         result = replace(result, plan=local.plan, switches=switches, earlier_operators=earlier)
+    local.close()  # else the matches would stay in memory for as long as Python sees fit
     return Found(result, outcomes)
 
 

@@ -4,6 +4,8 @@ shortest way to say what a rule means.
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
@@ -13,6 +15,7 @@ import pytest
 
 import decopa
 from actors.columnar.jit import interpreted
+from actors.sinks.sink import MatchSink
 from cluster.local import LocalRuntime
 from decopa.language.text.parser import parse
 from decopa.planning.plan import Plan, PlanOperator, QueryPlan, View
@@ -212,3 +215,20 @@ def test_matches_of_another_part_are_compared_no_more_often_than_ones_own() -> N
             runtime.run()
         compared.append(sum(report.comparisons for report in runtime.reports()))
     assert compared[0] == compared[1] > 0
+
+
+def test_matches_leave_memory_with_the_result() -> None:
+    """Units refer to each other in circles; the matches must not wait for Python to find those."""
+    events = pa.table({"id": range(2_000), "ts": range(2_000), "type": ["A", "B"] * 1_000})
+    query = "PATTERN SEQ(A a, B b) WITHIN 1 ms"
+    decopa.run(query, events)
+    gc.collect()
+    gc.disable()
+    try:
+        seen = weakref.WeakSet(sink for sink in gc.get_objects() if isinstance(sink, MatchSink))
+        matches = decopa.run(query, events)
+        assert matches.num_rows > 100_000
+        held = [sink for sink in gc.get_objects() if isinstance(sink, MatchSink) and sink not in seen]
+        assert not held
+    finally:
+        gc.enable()

@@ -33,7 +33,9 @@ def contenders(workload: Workload, *, with_peers: bool) -> Iterator[dict[str, Wo
     def engine() -> int:
         runtime = LocalRuntime(plan, open_trace(workload.events), limits=UNLIMITED, outlet=OutletSpec(Order.ANY))
         runtime.run()
-        return runtime.matches
+        matches = runtime.matches
+        runtime.close()  # as a whole call does, or the next contender gets fresh memory and pays for it
+        return matches
 
     def run(batch_size: int | None = None, **options: object) -> decopa.RunResult:
         return decopa.run_detailed(
