@@ -168,7 +168,7 @@ class Pipeline:
             return
         taker, plan = self._takers[part], self.plan.parts[part]
         taker.add(delivery.content)
-        if isinstance(taker, MatchSink):
+        if isinstance(taker, MatchSink) and taker.rows > self._limits.max_matches:  # else the title is not needed
             check_limit(taker.rows, self._limits.max_matches, plan.text(plan.root))
 
     def snapshot(self) -> dict[str, PartState]:

@@ -98,7 +98,8 @@ class EventScan:
         complete = int(np.searchsorted(found[-1], _NONE))
         begins = _gathered("ts", found[0], before, events)
         decided = max(complete, int(np.searchsorted(begins, int(events.ts[-1]) - self._window_us)))
-        fits = _gathered("ts", found[-1][:complete], before, events) - begins[:complete] <= self._window_us
+        ends = _gathered("ts", found[-1][:complete], before, events)
+        fits = ends - begins[:complete] <= self._window_us
         rows = int(np.count_nonzero(fits))
         for number, (step, following) in enumerate(pairwise(self._steps), start=1):
             pairs = rows
@@ -111,7 +112,8 @@ class EventScan:
         self._steps[-1].counters.emitted += rows
         start = int(found[0][decided]) if decided < len(found[0]) else len(events) - 1
         places = [some[:complete] if rows == complete else some[:complete][fits] for some in found]
-        matches = self._gathered(places, before, events) if rows else None
+        times = {0: begins[:complete], len(found) - 1: ends} if rows == complete else {}
+        matches = self._gathered(places, before, events, times) if rows else None
         self.active = start >= 0
         self._open = [before.slice(len(before) + start, len(before)), events]
         if self.active:
@@ -173,13 +175,19 @@ class EventScan:
         taking = (event_type in leaf.types or ANY_TYPE in leaf.types for leaf in self._leaves)
         return sum(1 << place for place, takes in enumerate(taking) if takes)
 
-    def _gathered(self, places: Sequence[Indices], before: EventBatch, events: EventBatch) -> Batch:
+    def _gathered(
+        self, places: Sequence[Indices], before: EventBatch, events: EventBatch, times: Mapping[int, Array]
+    ) -> Batch:
+        """The matches at places; of some events the times are known."""
         rows = len(places[0])
         if self._blocks is None:
             return Batch(rows, {}, {})
         columns = self._blocks.room(rows)
         for name, (place, attribute) in self._outputs.items():
-            _gathered(attribute, places[place], before, events, columns[name])
+            if attribute == "ts" and place in times:
+                columns[name][:] = times[place]
+            else:
+                _gathered(attribute, places[place], before, events, columns[name])
         self._blocks.take(rows)
         return Batch(rows, columns, {})
 

@@ -109,8 +109,8 @@ def survey(reader: Reader, columns: TraceColumns, letters: DeadLetters) -> Surve
         ts = timestamps_us(batch.column(0), columns.clock, place, columns.unit)
         disorder = disorder or order.see(ts, batch.column(0), place)
         if len(ts):
-            earliest.append(int(ts.min()))
-            latest.append(int(ts.max()))
+            earliest.append(int(ts[0] if disorder is None else ts.min()))
+            latest.append(int(ts[-1] if disorder is None else ts.max()))
         ids.see(identities(batch.column(1), columns.id, place))
         labels = type_labels(batch.column(2), columns.type, place)
         types.update(_distinct(labels))

@@ -101,6 +101,8 @@ class TraceSource:
             if name in reader.schema.names and column != name:
                 self.notices.append(f"'{name}' means column '{column}'; column '{name}' is not used")
         self._converter = EventConverter(self.format)
+        #: Whether the first pass has seen what later ones read.
+        self._checked = found is not None and reader.in_memory
         self._times_us = (0, 0) if found is None else found.times_us
         self.unusable = dict(reader.unreadable) | {
             name: f"holds {reader.schema.field(name).type}, which a query cannot use"
@@ -130,7 +132,9 @@ class TraceSource:
         first_ordinal = skip
         blocks = self.blocks(attributes, max(batch_size, BLOCK_ROWS), skip=skip)
         for block in gathered(blocks, batch_size) if gather else blocks:
-            converted = self._converter.convert(block.rows, block.place, attributes, first_ordinal)
+            converted = self._converter.convert(
+                block.rows, block.place, attributes, first_ordinal, checked=self._checked
+            )
             for start in range(0, len(converted), batch_size):
                 yield converted.slice(start, min(start + batch_size, len(converted)))
             first_ordinal += len(converted)
