@@ -39,13 +39,13 @@ def _link(ends: Array, begins: Array, links: Indices) -> int:
     return known
 
 
-def pick(column: Array, places: Indices, out: Array) -> None:
+def pick(column: Array, places: Array, out: Array) -> None:
     """Writes the values at places, which must be there."""
     _pick(column, places, out)
 
 
 @njit(cache=True, nogil=True)
-def _pick(column: Array, places: Indices, out: Array) -> None:
+def _pick(column: Array, places: Array, out: Array) -> None:
     for row in range(len(places)):
         out[row] = column[places[row]]
 

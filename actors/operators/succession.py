@@ -6,7 +6,7 @@ lie beyond what both have reached. Neither grows with the window.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Protocol
 
@@ -89,6 +89,11 @@ class SuccessionLogic:
     def by_time_alone(self) -> bool:
         """Whether times alone say what follows."""
         return self._kernel.by_time_alone and not self._groups
+
+    @property
+    def origins(self) -> Mapping[str, tuple[int, str]] | None:
+        """Where the columns of a match come from, if several steps are gone through at once."""
+        return None if self._gatherer is None else self._gatherer.origins
 
     @property
     def blocks(self) -> OutputBlocks | None:

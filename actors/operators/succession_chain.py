@@ -38,7 +38,7 @@ class ChainGatherer:
 
     def __init__(self, query: Query, steps: Sequence[ChainStep], blocks: OutputBlocks | None) -> None:
         self._window_us, self._blocks = query.window_us, blocks
-        self._origins = origins(query, steps)
+        self.origins = origins(query, steps)
         self._end = steps[0].left.layout.place("max_ts")
 
     def complete(self, first: Batch, events: Sequence[Batch]) -> list[Indices]:
@@ -79,7 +79,7 @@ class ChainGatherer:
         self, blocks: OutputBlocks, rows: int, batches: Sequence[Batch], places: Sequence[Indices | slice]
     ) -> dict[str, Array]:
         columns = blocks.room(rows)
-        for name, (place, column) in self._origins.items():
+        for name, (place, column) in self.origins.items():
             _copy(batches[place].columns[column], places[place], columns[name])
         blocks.take(rows)
         return columns

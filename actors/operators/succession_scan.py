@@ -24,12 +24,14 @@ from decopa.planning.plan import PlanOperator, QueryPlan
 from decopa.query.binding import BoundQuery
 from decopa.query.pattern import ANY_TYPE
 from decopa.query.query import Query
-from shuffler.rows.batch import Array, Batch, Indices
+from shuffler.rows.batch import Array, Batch
 from shuffler.rows.events import EventBatch
 from shuffler.rows.layout import layout_of
 
+#: Of places in a batch; half the size of others, so that more of them stay in the processor's cache.
+_PLACE = np.int32
 #: The place of a successor that has not come yet: after all others.
-_NONE = 2**62
+_NONE = 2**31 - 1
 #: What the loop remembers grows with the square of the steps.
 MOST_STEPS = 6
 
@@ -62,12 +64,12 @@ class EventScan:
     def __init__(self, query: Query, steps: Sequence[SuccessionLogic], leaves: Sequence[ScannedLeaf]) -> None:
         self._window_us, self._steps, self._leaves = query.window_us, tuple(steps), tuple(leaves)
         self._blocks = steps[-1].blocks
-        found = origins(query, [step.shape for step in steps])
+        found = steps[-1].origins or origins(query, [step.shape for step in steps])
         self._outputs = {name: (place, leaves[place].attributes[column]) for name, (place, column) in found.items()}
         self._source = scan_source(len(steps))
         self._names: tuple[str, ...] = ()
         self._masks = np.empty(0, dtype=np.int64)
-        self._places = np.empty((len(leaves), 0), dtype=np.int64)
+        self._places = np.empty((len(leaves), 0), dtype=_PLACE)
         self._open: list[EventBatch] = []
         self.active = True
         steps[-1].scan = self
@@ -150,14 +152,14 @@ class EventScan:
             array.flags.writeable = False
         events = EventBatch(times, times, codes, ("",), 0, {})
         self._chains(events.slice(0, 0), events)
-        _gathered("ts", np.zeros(1, dtype=np.int64), events, events)
+        _gathered("ts", np.zeros(1, dtype=_PLACE), events, events)
         is_rising(times)
 
-    def _chains(self, before: EventBatch, events: EventBatch) -> list[Indices]:
+    def _chains(self, before: EventBatch, events: EventBatch) -> list[Array]:
         """For each first event, in order of time, the places of its chain; those in `before` are below zero."""
         size = len(before) + len(events) + 1
         if self._places.shape[1] < size:
-            self._places = np.empty((len(self._leaves), size), dtype=np.int64)
+            self._places = np.empty((len(self._leaves), size), dtype=_PLACE)
         state = np.full(len(self._steps) * (len(self._steps) + 1) // 2, _NONE, dtype=np.int64)
         row = self._scan(events, len(events) - 1, 0, state, size)
         row = self._scan(before, len(before), -len(before), state, row)
@@ -176,7 +178,7 @@ class EventScan:
         return sum(1 << place for place, takes in enumerate(taking) if takes)
 
     def _gathered(
-        self, places: Sequence[Indices], before: EventBatch, events: EventBatch, times: Mapping[int, Array]
+        self, places: Sequence[Array], before: EventBatch, events: EventBatch, times: Mapping[int, Array]
     ) -> Batch:
         """The matches at places; of some events the times are known."""
         rows = len(places[0])
@@ -231,9 +233,7 @@ def _count(step: SuccessionLogic, following: SuccessionLogic, pairs: int) -> Non
     following.counters.ingested += pairs
 
 
-def _gathered(
-    attribute: str, places: Indices, before: EventBatch, events: EventBatch, out: Array | None = None
-) -> Array:
+def _gathered(attribute: str, places: Array, before: EventBatch, events: EventBatch, out: Array | None = None) -> Array:
     """The values at ascending places; those below zero count from the end of `before`."""
     later = int(np.searchsorted(places, 0))
     column = _column(attribute, events)

@@ -87,8 +87,8 @@ class TypeIndex:
         names = self.events.type_names
         if len(names) <= _FEW_TYPES:
             codes = self.events.type_codes
-            counts = [int(np.count_nonzero(codes == code)) for code in range(len(names) - 1)]
-            counted = zip(names, [*counts, len(codes) - sum(counts)])  # what is of no other type is of the last one
+            first = [int(np.count_nonzero(codes == code)) for code in range(len(names) - 1)]
+            counted = zip(names, [*first, len(codes) - sum(first)])  # what is of no other type is of the last one
             return {name: count for name, count in counted if count}
         counts = np.diff(self._sorted[1])
         return {names[code]: int(counts[code]) for code in np.flatnonzero(counts)}

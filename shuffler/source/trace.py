@@ -339,7 +339,9 @@ def _with_unit(columns: TraceColumns, first: pa.Array | None) -> tuple[TraceColu
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         return columns, []
     values = first.drop_null().to_numpy(zero_copy_only=False)
-    whole = values[np.isfinite(values) & (np.abs(values) <= MAX_TS_US)].astype(np.int64)
+    whole = values
+    if not pa.types.is_int64(kind) or values.min() < -MAX_TS_US or values.max() > MAX_TS_US:
+        whole = values[np.isfinite(values) & (np.abs(values) <= MAX_TS_US)].astype(np.int64)
     unit, default = guessed_unit(whole), DEFAULT_TIME_UNITS["int" if pa.types.is_integer(kind) else "float"]
     if unit in ("us", default):
         return replace(columns, unit=default), []
