@@ -80,6 +80,8 @@ def _place_hint(before: str, found: str, wanted: set[str]) -> str:
         return "; write it with brackets, as in KL(B b) UNTIL(C c)"
     if word == "," and "_SEMICOLON" in wanted and "BAR" in wanted:
         return "; events that follow each other are joined by ';', as in A a ; B b"
+    if before.endswith("+") and word.isidentifier() and "_BACKSLASH" in wanted:
+        return "; the alias stands before '+', as in A a+"
     if before.endswith("{"):
         return "; write the least number of members, too, as in {1,3}"
     if re.search(r"\bPREV\s*\(\s*\w+$", before, re.IGNORECASE):

@@ -103,6 +103,7 @@ def test_a_run_of_one_currency_before_another() -> None:
         ("SELECT * FROM (A; B)+ WITHIN 1 h", "1, column 15", "+ repeats single events"),
         ("SELECT * FROM A; WITHIN 1 h", "1, column 18", "expected '(' or a name"),
         ("SELECT * FROM FILTER(A; B) WITHIN 1 h", "1, column 21", "FILTER is a condition: write it in WHERE"),
+        ("SELECT * FROM A+ a; B WITHIN 1 h", "1, column 18", "the alias stands before '+', as in A a+"),
         ("SELECT * FROM A, B WITHIN 1 h", "1, column 16", "joined by ';', as in A a ; B b"),
         ("SELECT * FROM A; B WITHIN 1 parsec", "1, column 29", "'parsec' is no unit of time: write us"),
         ("SELECT * FROM A a; B WHERE a.s CONTAINS 5 WITHIN 1 h", "1, column 41", "a text in single quotes"),
