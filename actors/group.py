@@ -14,6 +14,7 @@ from actors.columnar.memory import Spill
 from actors.columnar.store import load_merging
 from actors.operators.base import OperatorSpec
 from actors.operators.succession import SuccessionLogic
+from actors.operators.succession_scan import EventScan, scan_of
 from actors.unit import Channel, ProcessingUnit, UnitState
 from decopa.choices import (
     DEFAULT_MAX_GROUPS,
@@ -29,6 +30,7 @@ from decopa.query.binding import BoundQuery
 from shuffler.routing.slices import Slices
 from shuffler.routing.table import END_OF_STREAM, Delivery, RoutingTable, Sender, SenderState
 from shuffler.rows.batch import Batch
+from shuffler.rows.events import EventBatch
 from shuffler.rows.layout import layout_of
 
 Inbound = tuple[str, int, Channel]
@@ -143,6 +145,10 @@ class UnitGroup:
                 spec = OperatorSpec(bound, plan, operator, code_of, counting=counted, gathering=gathering)
                 self._add_units(operator, numbers, spec, routing)
         self._join_successions()
+        #: What finds all matches in events that are not split, if the plan allows that and all of it is in here.
+        self.scan: EventScan | None = None
+        if hosted is None and interleaving is None and not self._taps and plan.slices == 1:
+            self.scan = scan_of(plan, bound, {name: unit for (name, _), unit in self.units.items()})
         # Nearest to the root first; among equals events before matches of other parts, as they would come before the
         # matches of an operator in here: partial matches that look for later events find them by their times alone,
         # events that look for earlier partial matches have to look at more than they meet. Else plan order.
@@ -214,7 +220,20 @@ class UnitGroup:
                     deque(unit.on_batch(inbox.channel, layout_of(self._bound, inbox.source).sample()), maxlen=0)
             for inbox in inboxes:
                 deque(unit.on_watermark(inbox.channel, END_OF_STREAM), maxlen=0)
+        if self.scan is not None:
+            self.scan.warm_up()
         load_merging()  # a store of one row has nothing to move
+
+    def read(self, events: EventBatch, taken: Mapping[str, int]) -> None:
+        """Finds the matches that events complete by reading them unsplit; `taken` says how many each leaf takes."""
+        assert self.scan is not None
+        sender = self._senders[self.units[self._plan.root.name, 0].name]
+        matches = self.scan.feed(events, taken)
+        if matches is not None:
+            self._send(sender.rows(matches))
+        if self.scan.active:
+            self._send(sender.watermark(int(events.ts[-1])))
+        self._on_progress()
 
     def accept(self, target: str, unit: int, channel: Channel, content: Batch | int) -> None:
         """Puts rows or a watermark into a channel; `drain` delivers them."""
@@ -246,6 +265,8 @@ class UnitGroup:
 
         The state may hold more units than the group does.
         """
+        if self.scan is not None:
+            self.scan.release()
         for key, unit in self.units.items():
             if key not in state.units or key not in state.senders:
                 raise CheckpointError(f"the checkpoint has no state of unit {unit.name}; rescale it first")

@@ -9,9 +9,10 @@ import heapq
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 
 from actors.group import GroupState, Limits, Tap, UnitGroup
+from actors.operators.succession_scan import EventScan
 from actors.unit import Channel, ProcessingUnit
 from decopa.errors import CheckpointError, LimitError
 from decopa.planning.workload.packing import part_order
@@ -22,6 +23,7 @@ from shuffler.routing.table import END_OF_STREAM, NOTHING_YET, Delivery, Edge, S
 from shuffler.routing.topology import Topology
 from shuffler.routing.views import ViewReader
 from shuffler.rows.batch import Batch
+from shuffler.rows.events import EventBatch
 from shuffler.rows.strings import StringPool
 
 #: Rows that may wait in the groups that take them before these are worked on.
@@ -277,6 +279,45 @@ class PartsHost:
         else:
             channel = Channel(edge.side, delivery.sender)
             self.accept(part, copy, edge.target.name, delivery.unit, channel, delivery.content)
+
+    @cached_property
+    def unsplit_parts(self) -> frozenset[int]:
+        """The parts that read events as they are, where they can."""
+        return frozenset(part for (part, _), group in self.groups.items() if group.scan is not None)
+
+    def reads(self, part: int, events: EventBatch) -> bool:
+        """Whether a part need not have these events split."""
+        scan = self._scan(part)
+        return scan is not None and scan.takes(events)
+
+    def read(self, part: int, events: EventBatch, taken: Mapping[str, int]) -> Sequence[EventBatch]:
+        """The part finds the matches that the events complete. Returns what is to be split then, if that has become
+        necessary."""
+        self._guarded(part, partial(self.groups[part, 0].read, events, taken))
+        scan = self._scan(part)
+        return () if scan is None or scan.active else scan.release()
+
+    def release(self, part: int) -> Sequence[EventBatch]:
+        """What a part has read and not decided, in order of time; it is to be split before later events."""
+        scan = self._scan(part)
+        return () if scan is None else scan.release()
+
+    def taken_off(self, part: int, taken: Mapping[str, int]) -> None:
+        """Hears how many of the released events each leaf takes: units count them again."""
+        scan = self._scan(part)
+        if scan is not None:
+            scan.count_events(taken, -1)
+
+    def read_on(self, events: EventBatch) -> None:
+        """After events that were split, the last ones: parts read the next ones as they are, if they can."""
+        for part in self.unsplit_parts:
+            scan = self._scan(part)
+            if scan is not None and not scan.active:
+                scan.enter(events)
+
+    def _scan(self, part: int) -> EventScan | None:
+        group = self.groups.get((part, 0))
+        return None if group is None else group.scan
 
     def drain(self) -> set[int]:
         """Delivers everything that waits; returns the parts that had something to do."""

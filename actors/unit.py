@@ -62,7 +62,7 @@ class ProcessingUnit:
         spill: Spill | None = None,
     ) -> None:
         self.name = f"{spec.operator.name}/{number}"
-        self._title = spec.plan.text(spec.operator)
+        self._spec = spec
         self._max_state_bytes, self._spills = max_state_bytes, spill is not None
         forms_groups = spec.plan.rule(spec.operator) in (Rule.KLEENE_UNARY, Rule.KLEENE_BINARY)
         # Groups that are only counted are not under way: nothing is made of them.
@@ -73,6 +73,11 @@ class ProcessingUnit:
         self._having = having_of(spec)
         self._watermarks = dict.fromkeys(channels, NOTHING_YET)
         self._sides = dict.fromkeys({channel.side for channel in channels}, NOTHING_YET)
+
+    @property
+    def _title(self) -> str:
+        """The operator in messages; writing it out takes longer than most things that are done for a unit."""
+        return self._spec.plan.text(self._spec.operator)
 
     @property
     def counters(self) -> Counters:

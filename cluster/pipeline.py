@@ -73,7 +73,6 @@ class Pipeline:
         self.attributes = needed_attributes(bounds, form.schema)
         #: The longest window of all queries.
         self.window_us = max((bound.query.window_us for bound in bounds), default=0)
-        self._feeder = WorkloadFeeder(topology.routing, bounds, strings)
         self._host = PartsHost(
             topology,
             bounds.__getitem__,
@@ -85,6 +84,7 @@ class Pipeline:
             on_progress=on_progress,
             on_limit=self._drop if self._limits.on_limit == "drop-query" else None,
         )
+        self._feeder = WorkloadFeeder(topology.routing, bounds, strings, unsplit=self._host)
         self._taker: Callable[[int], MatchTaker] = lambda part: taker_of(
             outlet, plan.parts[part], bounds[part], form, strings, self._limits, str(part)
         )
@@ -118,6 +118,7 @@ class Pipeline:
     def feed(self, events: EventBatch) -> None:
         """Works on a batch to its end; the watermark is then the time of its last event."""
         self._deliver(self._feeder.feed(events))
+        self._host.read_on(events)
         self.events += len(events)
         self._last_us = int(events.ts[-1])
 
@@ -173,11 +174,12 @@ class Pipeline:
             return
         taker, plan = self._takers[part], self.plan.parts[part]
         taker.add(delivery.content)
-        if isinstance(taker, MatchSink):
+        if isinstance(taker, MatchSink) and taker.rows > self._limits.max_matches:  # else the title is not needed
             check_limit(taker.rows, self._limits.max_matches, plan.text(plan.root))
 
     def snapshot(self) -> dict[str, PartState]:
         """What is held of each part, by its key; for matches, see `take`."""
+        self._deliver(self._feeder.release())
         self._host.catch_up()
         groups: dict[int, dict[int, GroupState]] = {}
         for (part, copy), group in self._host.snapshot().items():

@@ -1,4 +1,4 @@
-"""The compiled part of `succession_chain`: the place of the next event for each row of a sorted column."""
+"""The compiled parts of `succession_chain` and `succession_scan`: places of next events, and values at places."""
 
 from __future__ import annotations
 
@@ -37,3 +37,27 @@ def _link(ends: Array, begins: Array, links: Indices) -> int:
     while known > 0 and links[known - 1] == len(begins):
         known -= 1
     return known
+
+
+def pick(column: Array, places: Array, out: Array) -> None:
+    """Writes the values at places, which must be there."""
+    _pick(column, places, out)
+
+
+@njit(cache=True, nogil=True)
+def _pick(column: Array, places: Array, out: Array) -> None:
+    for row in range(len(places)):
+        out[row] = column[places[row]]
+
+
+def is_rising(times: Array) -> bool:
+    """Whether all times are in order and different."""
+    return bool(_is_rising(times))
+
+
+@njit(cache=True, nogil=True)
+def _is_rising(times: Array) -> bool:
+    wrong = 0
+    for row in range(1, len(times)):
+        wrong += times[row] <= times[row - 1]
+    return wrong == 0

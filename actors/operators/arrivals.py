@@ -34,6 +34,9 @@ class Arrivals:
             self.batches.append(Batch(batch.length, columns, heaps))
             self.rows += batch.length
 
+    def clear(self) -> None:
+        self.batches, self.rows = [], 0
+
     def take_before(self, time_us: int) -> Batch:
         """Removes and returns the rows that end before a time."""
         ready, later = [], []

@@ -6,8 +6,9 @@ lie beyond what both have reached. Neither grows with the window.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 
@@ -29,6 +30,16 @@ from shuffler.rows.layout import Layout
 
 #: Matches that are only counted take no room.
 _ANY_NUMBER = 2**62
+
+
+class Scan(Protocol):
+    """What is held for a step by who reads events for it."""
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int: ...
 
 
 class SuccessionLogic:
@@ -59,22 +70,46 @@ class SuccessionLogic:
         self._waiting = left.layout.empty()
         self._watermarks = [NOTHING_YET, NOTHING_YET]
         self._done_us = NOTHING_YET
-        self._query, self._step = query, ChainStep(left, right, output)
-        #: The steps that are gone through at once, this one last, and whoever has taken this one over.
+        self._query = query
+        #: The inputs and the matches.
+        self.shape = ChainStep(left, right, output)
+        #: The steps that are gone through at once, this one last, and the step that does so.
         self._steps: list[SuccessionLogic] = [self]
-        self._taken_over = False
+        self._leader = self
         self._gatherer: ChainGatherer | None = None
+        #: What finds the matches of all steps in events that are not split, if that can be done here.
+        self.scan: Scan | None = None
+
+    @property
+    def steps(self) -> Sequence[SuccessionLogic]:
+        """The steps that are gone through at once, this one last."""
+        return self._steps
+
+    @property
+    def by_time_alone(self) -> bool:
+        """Whether times alone say what follows."""
+        return self._kernel.by_time_alone and not self._groups
+
+    @property
+    def origins(self) -> Mapping[str, tuple[int, str]] | None:
+        """Where the columns of a match come from, if several steps are gone through at once."""
+        return None if self._gatherer is None else self._gatherer.origins
+
+    @property
+    def blocks(self) -> OutputBlocks | None:
+        """Where matches are written; None if they are only counted."""
+        return self._kernel.blocks
 
     def can_take_over(self, before: SuccessionLogic) -> bool:
         """Whether times alone say what follows, here and in the step before."""
-        return all(one._kernel.by_time_alone and not one._groups for one in (self, before))
+        return self.by_time_alone and before.by_time_alone
 
     def take_over(self, before: SuccessionLogic) -> None:
         """Goes through the inputs of a step, whose matches come to this one only, together with its own."""
         self._steps = [*before._steps, self]
         for step in before._steps:
-            step._taken_over = True
-        self._gatherer = ChainGatherer(self._query, [step._step for step in self._steps], self._kernel.blocks)
+            step._leader = self
+        self._gatherer = ChainGatherer(self._query, [step.shape for step in self._steps], self._kernel.blocks)
 
     def on_batch(self, side: int, batch: Batch) -> Iterator[Batch]:
         (self._left if side == self._left_side else self._right).add(batch)
@@ -84,9 +119,11 @@ class SuccessionLogic:
         self._watermarks[side] = watermark_us
         if min(self._watermarks) > self._done_us:
             self._done_us = min(self._watermarks)
-            if self._gatherer is not None and not self._taken_over:
+            if self._leader is not self:
+                return
+            if self._gatherer is not None:
                 yield from self._advance_chain(self._gatherer, self._done_us)
-            elif not self._taken_over:
+            else:
                 yield from self._advance(self._done_us)
 
     @property
@@ -95,14 +132,30 @@ class SuccessionLogic:
 
     @property
     def state_bytes(self) -> int:
-        return self._waiting.nbytes + self._left.nbytes + self._right.nbytes
+        scanned = 0 if self.scan is None else self.scan.nbytes
+        return self._waiting.nbytes + self._left.nbytes + self._right.nbytes + scanned
 
     @property
     def state_rows(self) -> int:
-        return self._waiting.length + self._left.rows + self._right.rows
+        scanned = 0 if self.scan is None else self.scan.rows
+        return self._waiting.length + self._left.rows + self._right.rows + scanned
+
+    @property
+    def held_since_us(self) -> int:
+        """When the earliest of the rows that are held began."""
+        held = [self._waiting, *self._left.batches, *self._right.batches]
+        return min((int(rows.columns["min_ts"].min()) for rows in held if rows.length), default=END_OF_STREAM)
+
+    def forget(self) -> int:
+        """Drops what is held, and returns how many matches of the first input there were."""
+        count = self._waiting.length + self._left.rows
+        self._waiting = self._left.empty
+        self._left.clear()
+        self._right.clear()
+        return count
 
     def snapshot(self) -> LogicState:
-        self._catch_up()
+        self._leader._catch_up()
         left = joined([self._waiting, *self._left.batches])
         return LogicState({WAITING: left, CANDIDATES: joined([self._right.empty, *self._right.batches])},
                           tuple(self._watermarks))  # fmt: skip

@@ -38,8 +38,7 @@ class ChainGatherer:
 
     def __init__(self, query: Query, steps: Sequence[ChainStep], blocks: OutputBlocks | None) -> None:
         self._window_us, self._blocks = query.window_us, blocks
-        output = steps[-1].output
-        self._origins = {name: _origin(query, steps, len(steps) - 1, name) for name in output.columns}
+        self.origins = origins(query, steps)
         self._end = steps[0].left.layout.place("max_ts")
 
     def complete(self, first: Batch, events: Sequence[Batch]) -> list[Indices]:
@@ -80,7 +79,7 @@ class ChainGatherer:
         self, blocks: OutputBlocks, rows: int, batches: Sequence[Batch], places: Sequence[Indices | slice]
     ) -> dict[str, Array]:
         columns = blocks.room(rows)
-        for name, (place, column) in self._origins.items():
+        for name, (place, column) in self.origins.items():
             _copy(batches[place].columns[column], places[place], columns[name])
         blocks.take(rows)
         return columns
@@ -96,6 +95,11 @@ def _copy(column: Array, places: Indices | slice, out: Array) -> None:
         out[:] = column[places]
     else:
         column.take(places, out=out, mode="clip")  # the default mode would write to a buffer first
+
+
+def origins(query: Query, steps: Sequence[ChainStep]) -> dict[str, tuple[int, str]]:
+    """Where each column of the last step's matches comes from."""
+    return {name: _origin(query, steps, len(steps) - 1, name) for name in steps[-1].output.columns}
 
 
 def _origin(query: Query, steps: Sequence[ChainStep], step: int, name: str) -> tuple[int, str]:

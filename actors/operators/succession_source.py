@@ -49,6 +49,28 @@ def succession_source(writer: PairWriter, skips: Checks, decides: Checks, *, mom
     })  # fmt: skip
 
 
+def scan_source(steps: int) -> str:
+    """The module with `scan`, which goes back through events and writes, for each first one, the places of its chain.
+
+    `p2_3` is the place of the event of step 3 that follows the next one of step 2. Values are chosen, not branched to,
+    since a processor cannot foresee the type of the next event.
+    """
+    known = [f"p{first}_{last}" for first in range(1, steps + 1) for last in range(first, steps + 1)]
+    update = []
+    for first in range(1, steps + 1):  # in this order a step reads those after it before they change
+        update.append(f"taken = mask & {1 << first}")
+        update += [f"p{first}_{last} = p{first + 1}_{last} if taken else p{first}_{last}"
+                   for last in range(first + 1, steps + 1)]  # fmt: skip
+        update.append(f"p{first}_{first} = base + i if taken else p{first}_{first}")
+    return _filled(_SCAN, {
+        "<out>": ", ".join(f"O{n}" for n in range(steps + 1)),
+        "<load>": _block([f"{name} = state[{n}]" for n, name in enumerate(known)], 4),
+        "<write>": _block([f"O{n}[at] = p1_{n}" for n in range(1, steps + 1)], 8),
+        "<update>": _block(update, 8),
+        "<save>": _block([f"state[{n}] = {name}" for n, name in enumerate(known)], 4),
+    })  # fmt: skip
+
+
 def _filled(text: str, parts: Mapping[str, str]) -> str:
     for mark, source in parts.items():
         text = text.replace(mark, source)
@@ -193,4 +215,20 @@ def succeed(places, room, window, l_begin, l_end, l_hash, r_begin, r_chosen, r_e
     places[1] = right_rows if j == known else 0
     places[3] = nth
     return k, compared
+"""
+
+# Every event is written as if it were a first one; what is no first one is written over. So there is room for one more
+# row than there are events. An unsigned index takes half the time: nothing checks whether it counts from the end.
+_SCAN = """@jit
+def scan(codes, masks, count, base, state, row, <out>):
+    <load>
+    for i in range(count - 1, -1, -1):
+        mask = masks[np.uint64(codes[np.uint64(i)])]
+        at = np.uint64(row - 1)
+        O0[at] = base + i
+        <write>
+        row -= mask & 1
+        <update>
+    <save>
+    return row
 """

@@ -15,7 +15,8 @@ _SPOKEN = {
     "NAME": "a name", "QUOTED": "a name", "NUMBER": "a number", "DURATION": "a duration such as 10 min",
     "STRING": "a string", "LPAR": "'('", "RPAR": "')'", "COMMA": "','", "DOT": "'.'", "COLON": "':'",
     "COMPARISON": "a comparison such as <", "PLUS": "'+'", "MINUS": "'-'", "STAR": "'*'", "SLASH": "'/'", "BAR": "'|'",
-    "$END": "the end of the query", "_PARTITION_BY": "PARTITION BY",
+    "$END": "the end of the query", "_PARTITION_BY": "PARTITION BY", "LBRACE": "'{'", "RBRACE": "'}'",
+    "_SEMICOLON": "';'", "_BACKSLASH": "'\\'", "_AT": "'@'", "_DOLLAR": "'$'", "_NAMED": "AS",
 }  # fmt: skip
 #: A word of the language only where the name of a strategy follows.
 _STRATEGY = re.compile(r"STRATEGY\b\s*(\w*)", re.IGNORECASE)
@@ -40,7 +41,8 @@ def syntax_error(err: UnexpectedInput, text: str, *, start: str = "PATTERN SEQ(A
         if isinstance(err, UnexpectedToken):
             wanted = set(err.accepts or err.expected)
         line, column = line_and_column(text, len(text.rstrip()))
-    hint = _word_hint(err, wanted, text) or _hint(wanted, found, text, start)
+    before = text[: err.pos_in_stream or 0].rstrip()
+    hint = _word_hint(err, wanted, text) or _place_hint(before, found, wanted) or _hint(wanted, found, text, start)
     return QueryError(f"expected {_spoken(wanted)}, found {found}{hint}", line=line, column=column)
 
 
@@ -66,6 +68,28 @@ def _word_hint(err: UnexpectedInput, wanted: set[str], text: str) -> str:
     as_alias = {"RPAR", "COMMA"} <= wanted and before[-1:].isidentifier()
     if here is not None and (as_alias or wanted & {"NAME", "QUOTED"}) and here[0].upper() in KEYWORDS:
         return f"; {here[0]} is a word of the language: put it in double quotes to use it as a name"
+    return ""
+
+
+def _place_hint(before: str, found: str, wanted: set[str]) -> str:
+    """For what is right in another place, by the words before it."""
+    word = found.strip("'").upper()
+    if re.search(r"\bFILTER$", before, re.IGNORECASE):
+        return "; FILTER is a condition: write it in WHERE, as in WHERE FILTER(b.x = a.x)"
+    if word == "UNTIL":
+        return "; write it with brackets, as in KL(B b) UNTIL(C c)"
+    if word == "," and "_SEMICOLON" in wanted and "BAR" in wanted:
+        return "; events that follow each other are joined by ';', as in A a ; B b"
+    if before.endswith("+") and word.isidentifier() and "_BACKSLASH" in wanted:
+        return "; the alias stands before '+', as in A a+"
+    if before.endswith("{"):
+        return "; write the least number of members, too, as in {1,3}"
+    if re.search(r"\bPREV\s*\(\s*\w+$", before, re.IGNORECASE):
+        return "; PREV takes an attribute, as in PREV(b.x)"
+    if re.search(r"\bCONTAINS$", before, re.IGNORECASE):
+        return "; write a text in single quotes, as in a.s CONTAINS 'x'"
+    if re.search(r"(@|\bWITHIN)\s*[\d.]+$", before, re.IGNORECASE) and word.isidentifier():
+        return f"; {found} is no unit of time: write us, ms, s, min, h or d"
     return ""
 
 

@@ -8,9 +8,10 @@ becomes the squared chord between unit vectors: same matches, 10 to 50 times fas
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 from decopa.errors import QueryError, did_you_mean
 from decopa.query.analysis import Position
@@ -121,6 +122,11 @@ class BoundQuery:
     #: Conditions with aggregates over members, decided on matches whose groups are formed.
     having: tuple[Predicate, ...] = ()
     members: Mapping[str, MemberConditions] = field(default_factory=dict)
+
+    @cached_property
+    def derivations(self) -> dict[Hashable, Any]:
+        """What others have worked out from this query and would work out again, by what they know it as."""
+        return {}
 
     @cached_property
     def lasting(self) -> bool:

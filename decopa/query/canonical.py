@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from decopa.query.analysis import Position
 from decopa.query.chain_cover import chain_problems, skips_within
 from decopa.query.conditions.bounds import follows
+from decopa.query.conditions.implied import implied_comparisons
 from decopa.query.conditions.predicate import Among, Compare, Predicate, aliases_of, renamed
 from decopa.query.pattern import ANY_TYPE, EventRef, Pattern, children_of, with_children
 from decopa.query.query import Query
@@ -134,6 +135,10 @@ def cover_problems(fragment: Query, covering: Collection[str], query: Query, nam
     for predicate in _within(fragment, covering):
         if not _texts([predicate], back) <= demanded and not _follows(predicate, back, query):
             found.append(f"the other operator demands {predicate}, the query does not")
+    for implied in implied_comparisons(fragment.where, lambda one, other: True):
+        looks_ahead = aliases_of(implied.predicate) <= set(covering) and not implied.through <= set(covering)
+        if looks_ahead and not _texts([implied.predicate], back) <= demanded:
+            found.append(f"the other operator drops what cannot fulfil {implied.predicate}, the query does not")
     if fragment.window_us < query.window_us:
         found.append(
             f"the other part forgets events after {fragment.window_us} us, the query needs {query.window_us} us"

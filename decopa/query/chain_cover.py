@@ -29,9 +29,9 @@ def skips_within(query: Query, aliases: Collection[str]) -> list[Predicate]:
 
 def chain_problems(fragment: Query, covering: Collection[str], query: Query, names: Mapping[str, str]) -> list[str]:
     """Why what `fragment` finds is not the beginning of a NEXT of `query`, apart from FILTER; nothing if it is."""
-    theirs = next((one for one in fragment.chains if set(covering) == one.aliases), None)
-    if theirs is None or set(covering) != set(fragment.aliases):
-        return ["only a NEXT as a whole is the beginning of another one, and the other operator is none"]
+    theirs = next((one for one in fragment.chains if beginning(one, covering) is not None), None)
+    if theirs is None:
+        return ["only the first events of a NEXT are the beginning of another one, and the other operator has others"]
     begins = [order for chain in query.chains if (order := beginning(chain, names)) is not None]
     if not begins or [names[alias] for alias in begins[0]] != list(beginning(theirs, covering) or ()):
         return ["its events are not those that a NEXT of the query begins with, in the same order"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -76,6 +77,13 @@ class LeafFeeder:
                 for delivery in senders[leaf.name].rows(self._reported(leaf.name, copy, batch)):
                     yield copy, delivery
 
+    def count(self, index: TypeIndex, sign: int = 1) -> dict[str, int]:
+        """How many events each leaf takes, whatever they are like; counts them as taken, or as not taken after all."""
+        found = self._splitter.numbers(index)
+        for leaf, rows in found.items():
+            self.taken[leaf] += sign * rows
+        return found
+
     def advance(self, watermark_us: int) -> Iterator[tuple[int, Delivery]]:
         """Promises that no earlier event follows."""
         for copy, senders in enumerate(self._senders):
@@ -99,6 +107,30 @@ class LeafFeeder:
         return self._slices.begun_in(batch, copy) if leaf == self._root else batch
 
 
+class UnsplitReader(Protocol):
+    """Reads the events of some parts as they are, where it can; other events, and all of other parts, are split."""
+
+    @property
+    def unsplit_parts(self) -> frozenset[int]: ...
+
+    def reads(self, part: int, events: EventBatch) -> bool:
+        """Whether the events need not be split."""
+        ...
+
+    def read(self, part: int, events: EventBatch, taken: Mapping[str, int]) -> Sequence[EventBatch]:
+        """Finds the matches that the events complete; `taken` says how many each leaf takes. Returns what `release`
+        would, if later events have to be split."""
+        ...
+
+    def release(self, part: int) -> Sequence[EventBatch]:
+        """Events that were read and are not decided, in order of time: they have to be split before later ones."""
+        ...
+
+    def taken_off(self, part: int, taken: Mapping[str, int]) -> None:
+        """Hears how many of the released events each leaf takes: they are counted again when they come."""
+        ...
+
+
 class WorkloadFeeder:
     """Feeds all parts of a plan: an index by type finds the parts that take something of a batch; the others are not
     looked at.
@@ -117,7 +149,9 @@ class WorkloadFeeder:
         strings: StringPool,
         *,
         number: int = 0,
+        unsplit: UnsplitReader | None = None,
     ) -> None:
+        self._unsplit = unsplit
         self._feeders = [
             LeafFeeder(table.plan, bound, strings, routing=table, number=number)
             for table, bound in zip(routing, bounds, strict=True)
@@ -158,11 +192,10 @@ class WorkloadFeeder:
             self._seen[event_type] = self._seen.get(event_type, 0) + count
         for event_type in (*index.types, ANY_TYPE):
             taking[self._takers.get(event_type, [])] = True
-        for part in np.flatnonzero(taking).tolist():
-            for copy, delivery in self._feeders[part].rows(index):
-                yield part, copy, delivery
         self._last_ts = int(events.ts[-1])
         self.watermark_us = now = max(self.watermark_us, self._last_ts)
+        for part in np.flatnonzero(taking).tolist():
+            yield from self._fed(part, index)
         resting = self._may_rest & (self._told_us > self._fed_us + self._patience_us)
         waited = (self._told_us <= now - self._patience_us) & ~resting
         self._fed_us[taking] = now
@@ -174,9 +207,41 @@ class WorkloadFeeder:
         self.watermark_us = max(self.watermark_us, watermark_us)
         yield from self._tell(range(len(self._feeders)), self.watermark_us)
 
+    def release(self) -> Iterator[tuple[int, int, Delivery]]:
+        """What parts have read unsplit and not decided yet, and how far they are: from here on they get it all."""
+        if self._unsplit is None:
+            return
+        for part in sorted(self._unsplit.unsplit_parts):
+            yield from self._split(part, self._unsplit.release(part))
+            for copy, delivery in self._feeders[part].advance(int(self._told_us[part])):
+                yield part, copy, delivery
+
+    def _fed(self, part: int, index: TypeIndex) -> Iterator[tuple[int, int, Delivery]]:
+        """The events of a batch that a part takes; those that it reads as they are, it has then."""
+        if self._unsplit is not None and part in self._unsplit.unsplit_parts:
+            if self._unsplit.reads(part, index.events):
+                left = self._unsplit.read(part, index.events, self._feeders[part].count(index))
+                if not left:
+                    self._told_us[part] = self.watermark_us
+                yield from self._split(part, left)
+                return
+            yield from self._split(part, self._unsplit.release(part))
+        for copy, delivery in self._feeders[part].rows(index):
+            yield part, copy, delivery
+
+    def _split(self, part: int, released: Sequence[EventBatch]) -> Iterator[tuple[int, int, Delivery]]:
+        for events in released:
+            assert self._unsplit is not None
+            index = TypeIndex(events)
+            self._unsplit.taken_off(part, self._feeders[part].count(index, -1))
+            for copy, delivery in self._feeders[part].rows(index):
+                yield part, copy, delivery
+
     def _tell(self, parts: Sequence[int], watermark_us: int) -> Iterator[tuple[int, int, Delivery]]:
         for part in parts:
             self._told_us[part] = watermark_us
+            if self._unsplit is not None and part in self._unsplit.unsplit_parts:
+                yield from self._split(part, self._unsplit.release(part))
             for copy, delivery in self._feeders[part].advance(watermark_us):
                 yield part, copy, delivery
 

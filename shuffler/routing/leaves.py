@@ -65,6 +65,10 @@ class LeafSplitter:
                 columns = {name: self._column(leaf, name, what, rows) for name, what in leaf.columns.items()}
                 yield leaf.operator, Batch(len(rows), columns, {})
 
+    def numbers(self, index: TypeIndex) -> dict[str, int]:
+        """How many events of its types each leaf gets to see."""
+        return {leaf.operator.name: index.count(leaf.types) for leaf in self._leaves}
+
     def passing(self, events: EventBatch, mine: Array | None = None) -> Array:
         """Flags the events that some leaf takes."""
         flags, index = np.zeros(len(events), dtype=bool), TypeIndex(events)

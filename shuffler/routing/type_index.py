@@ -86,9 +86,16 @@ class TypeIndex:
         """The types that occur in the batch, with the number of their events."""
         names = self.events.type_names
         if len(names) <= _FEW_TYPES:
-            return {name: count for name in names if (count := len(self.rows((name,))))}
+            codes = self.events.type_codes
+            first = [int(np.count_nonzero(codes == code)) for code in range(len(names) - 1)]
+            counted = zip(names, [*first, len(codes) - sum(first)])  # what is of no other type is of the last one
+            return {name: count for name, count in counted if count}
         counts = np.diff(self._sorted[1])
         return {names[code]: int(counts[code]) for code in np.flatnonzero(counts)}
+
+    def count(self, types: tuple[str, ...]) -> int:
+        """How many events are of one of some types."""
+        return len(self.events) if ANY_TYPE in types else sum(self.types.get(name, 0) for name in set(types))
 
     def rows(self, types: tuple[str, ...], mine: Array | None = None) -> Rows:
         """The events of one of some types, in time order; of those flagged in `mine` if only some are looked at."""

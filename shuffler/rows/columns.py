@@ -113,11 +113,16 @@ def kind_of(kind: pa.DataType) -> Kind | None:
     return None
 
 
-def timestamps_us(array: pa.Array, column: str, place: Place, unit: str | None = None) -> Ints:
+def timestamps_us(
+    array: pa.Array, column: str, place: Place, unit: str | None = None, *, checked: bool = False
+) -> Ints:
     """Timestamps of events in microseconds; every event needs one.
 
-    `unit` is that of numbers; without it whole numbers are microseconds, and others seconds.
+    `unit` is that of numbers; without it whole numbers are microseconds, and others seconds. Values that were `checked`
+    before are not looked at again where they are used as they are.
     """
+    if checked and pa.types.is_int64(array.type) and unit in (None, "us"):
+        return _filled(array)
     if is_text(array.type):
         return _times_in_text(array, column, place)
     if not (is_clock(array.type) or pa.types.is_integer(array.type) or pa.types.is_floating(array.type)):
@@ -133,7 +138,10 @@ def timestamps_us(array: pa.Array, column: str, place: Place, unit: str | None =
         values, wrong = rounded(array.cast(pa.float64()).to_numpy(), unit, MAX_TS_US)
     else:
         unit = unit or DEFAULT_TIME_UNITS["int"]
-        values, wrong = scaled(_integers(array, column, place), unit, MAX_TS_US)
+        # The number that means missing is out of range for all units that numbers are scaled up from.
+        in_range = pa.types.is_int64(array.type) and unit != "ns"
+        whole = _filled(array) if in_range else _integers(array, column, place)
+        values, wrong = scaled(whole, unit, MAX_TS_US)
     _refuse(wrong, array, column, place, f"is out of range for {TIME_UNITS[unit]}; check its unit (--ts-unit)")
     return values
 
@@ -155,8 +163,10 @@ def _times_in_text(array: pa.Array, column: str, place: Place) -> Ints:
     return values
 
 
-def identities(array: pa.Array, column: str, place: Place) -> Ints | pa.Array:
-    """Event ids: int64 values, or the strings themselves."""
+def identities(array: pa.Array, column: str, place: Place, *, checked: bool = False) -> Ints | pa.Array:
+    """Event ids: int64 values, or the strings themselves; `checked` as for times."""
+    if checked and pa.types.is_int64(array.type):
+        return _filled(array)
     if not (pa.types.is_integer(array.type) or is_text(array.type)):
         raise TraceError(
             f"{place.source}: column '{column}' holds {array.type}, but event ids are integers or strings; "
@@ -256,7 +266,7 @@ class TypeCodes:
 def _integers(array: pa.Array, column: str, place: Place) -> Ints:
     if pa.types.is_uint64(array.type):
         _refuse(array.fill_null(0).to_numpy() > _MAX_INT64, array, column, place, "is too large for 64 signed bits")
-    values = _filled(array.cast(pa.int64()))
+    values = _filled(array if pa.types.is_int64(array.type) else array.cast(pa.int64()))
     if not array.null_count and (not len(values) or values.min() != NULL):
         return values
     if np.count_nonzero(values == NULL) != array.null_count:

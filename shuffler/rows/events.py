@@ -160,12 +160,21 @@ class EventConverter:
         self._types = TypeCodes()
 
     def convert(
-        self, rows: pa.RecordBatch, place: Place, attributes: Collection[str], first_ordinal: int
+        self,
+        rows: pa.RecordBatch,
+        place: Place,
+        attributes: Collection[str],
+        first_ordinal: int,
+        *,
+        checked: bool = False,
     ) -> EventBatch:
-        """The rows, which must not be none, with these attributes; what does not fit is refused with its place."""
+        """The rows, which must not be none, with these attributes; what does not fit is refused with its place.
+
+        `checked` says that times and ids are known to fit.
+        """
         names = self._form.columns
-        ts = timestamps_us(rows.column(names.clock), names.clock, place, names.unit)
-        ids = identities(rows.column(names.id), names.id, place)
+        ts = timestamps_us(rows.column(names.clock), names.clock, place, names.unit, checked=checked)
+        ids = identities(rows.column(names.id), names.id, place, checked=checked)
         if not isinstance(ids, np.ndarray):
             ids = np.arange(first_ordinal, first_ordinal + len(ts), dtype=np.int64)
         codes = self._types.encode(type_labels(rows.column(names.type), names.type, place))

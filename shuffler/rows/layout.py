@@ -58,6 +58,14 @@ class Layout:
 
 def layout_of(bound: BoundQuery, sub_query: SubQuery) -> Layout:
     """The layout of the matches of `sub_query`."""
+    key = ("layout", sub_query)
+    if key not in bound.derivations:
+        bound.derivations[key] = _layout(bound, sub_query)
+    found: Layout = bound.derivations[key]
+    return found
+
+
+def _layout(bound: BoundQuery, sub_query: SubQuery) -> Layout:
     query = bound.query
     positive = sorted(sub_query.positive(query), key=query.aliases.index)
     needed = _needed_attributes(bound, sub_query)

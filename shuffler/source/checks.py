@@ -51,12 +51,15 @@ class TimeOrder:
         self._column = column
         self._last_us: int | None = None
 
-    def see(self, ts: Ints, array: pa.Array, place: Place) -> str | None:
-        """Where this block goes back in time, against itself or the block before; None if it does not."""
+    def see(self, ts: Ints, array: pa.Array, place: Place, *, rise: bool = False) -> str | None:
+        """Where this block goes back in time, against itself or the block before; None if it does not. `rise` says
+        that it is known not to go back against itself."""
         if not len(ts):
             return None
         start = self._last_us if self._last_us is not None else int(ts[0])
         self._last_us = int(ts[-1])
+        if rise and int(ts[0]) >= start:
+            return None
         backward = ts[1:] < ts[:-1]
         if int(ts[0]) >= start and not backward.any():
             return None
@@ -75,12 +78,14 @@ class IdOrder:
         self._last: pa.Scalar | None = None
         self._last_number: int | None = None
 
-    def see(self, ids: Ints | pa.Array) -> None:
+    def see(self, ids: Ints | pa.Array, increase: bool = False) -> None:
+        """The next ids; `increase` says that these are known to, among themselves."""
         if not self.increasing or not len(ids):
             return
         if isinstance(ids, np.ndarray):
             before, self._last_number = self._last_number, int(ids[-1])
-            self.increasing = (before is None or int(ids[0]) > before) and bool((ids[1:] > ids[:-1]).all())
+            follows = before is None or int(ids[0]) > before
+            self.increasing = follows and (increase or bool((ids[1:] > ids[:-1]).all()))
             return
         column = ids
         if pa.types.is_dictionary(column.type):
@@ -106,18 +111,44 @@ def survey(reader: Reader, columns: TraceColumns, letters: DeadLetters) -> Surve
         first += batch.num_rows
         if letters.diverting:
             batch, place = letters.sift(batch, place, lambda some, here: check_rows(some, here, columns))
-        ts = timestamps_us(batch.column(0), columns.clock, place, columns.unit)
-        disorder = disorder or order.see(ts, batch.column(0), place)
+        ts, rise = _times(batch.column(0), columns, place)
+        disorder = disorder or order.see(ts, batch.column(0), place, rise=rise)
         if len(ts):
-            earliest.append(int(ts.min()))
-            latest.append(int(ts.max()))
-        ids.see(identities(batch.column(1), columns.id, place))
+            earliest.append(int(ts[0] if disorder is None else ts.min()))
+            latest.append(int(ts[-1] if disorder is None else ts.max()))
+        ids.see(*_identities(batch.column(1), columns, place))
         labels = type_labels(batch.column(2), columns.type, place)
         types.update(_distinct(labels))
         rows += batch.num_rows
     repeated = 0 if ids.increasing else _check_all_ids(reader, columns, letters, first)
     times_us = (min(earliest), max(latest)) if earliest else (0, 0)
     return Survey(rows - repeated, frozenset(types), disorder, times_us)
+
+
+def _times(array: pa.Array, columns: TraceColumns, place: Place) -> tuple[Ints, bool]:
+    """The times of a block, checked, and whether they are known to rise: the ends of such a block speak for all."""
+    if _is_plain(array) and columns.unit in (None, "us"):
+        values: Ints = array.to_numpy()
+        if not (values[1:] < values[:-1]).any():
+            for row in (0, len(array) - 1):
+                timestamps_us(array.slice(row, 1), columns.clock, place.after(row), columns.unit)
+            return values, True
+    return timestamps_us(array, columns.clock, place, columns.unit), False
+
+
+def _identities(array: pa.Array, columns: TraceColumns, place: Place) -> tuple[Ints | pa.Array, bool]:
+    """The ids of a block, checked, and whether they are known to increase: the first of such a block speaks for all."""
+    if _is_plain(array):
+        values: Ints = array.to_numpy()
+        if (values[1:] > values[:-1]).all():
+            identities(array.slice(0, 1), columns.id, place)
+            return values, True
+    return identities(array, columns.id, place), False
+
+
+def _is_plain(array: pa.Array) -> bool:
+    """Whether values are there and are what the engine works on."""
+    return bool(len(array)) and bool(pa.types.is_int64(array.type)) and not array.null_count
 
 
 def _distinct(labels: pa.Array) -> list[str]:

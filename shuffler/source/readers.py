@@ -63,6 +63,8 @@ class Reader(ABC):
         numbers = np.arange(first, first + rows)
         return Place(self.name, order=numbers + np.searchsorted(gone - np.arange(len(gone)), numbers, side="right"))
 
+    #: Whether the rows cannot have changed since they were read before.
+    in_memory: bool = False
     #: Where the rows lie, if others can read them there.
     stored: StoredTrace | None = None
 
@@ -73,6 +75,8 @@ class Reader(ABC):
 
 class TableReader(Reader):
     """An Arrow table in memory, sliced without copying."""
+
+    in_memory = True
 
     def __init__(self, table: pa.Table, name: str = "the table") -> None:
         self.name, self.schema, self.unreadable = name, table.schema, {}

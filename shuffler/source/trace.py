@@ -101,6 +101,8 @@ class TraceSource:
             if name in reader.schema.names and column != name:
                 self.notices.append(f"'{name}' means column '{column}'; column '{name}' is not used")
         self._converter = EventConverter(self.format)
+        #: Whether the first pass has seen what later ones read.
+        self._checked = found is not None and reader.in_memory
         self._times_us = (0, 0) if found is None else found.times_us
         self.unusable = dict(reader.unreadable) | {
             name: f"holds {reader.schema.field(name).type}, which a query cannot use"
@@ -130,7 +132,9 @@ class TraceSource:
         first_ordinal = skip
         blocks = self.blocks(attributes, max(batch_size, BLOCK_ROWS), skip=skip)
         for block in gathered(blocks, batch_size) if gather else blocks:
-            converted = self._converter.convert(block.rows, block.place, attributes, first_ordinal)
+            converted = self._converter.convert(
+                block.rows, block.place, attributes, first_ordinal, checked=self._checked
+            )
             for start in range(0, len(converted), batch_size):
                 yield converted.slice(start, min(start + batch_size, len(converted)))
             first_ordinal += len(converted)
@@ -335,7 +339,9 @@ def _with_unit(columns: TraceColumns, first: pa.Array | None) -> tuple[TraceColu
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         return columns, []
     values = first.drop_null().to_numpy(zero_copy_only=False)
-    whole = values[np.isfinite(values) & (np.abs(values) <= MAX_TS_US)].astype(np.int64)
+    whole = values
+    if not pa.types.is_int64(kind) or values.min() < -MAX_TS_US or values.max() > MAX_TS_US:
+        whole = values[np.isfinite(values) & (np.abs(values) <= MAX_TS_US)].astype(np.int64)
     unit, default = guessed_unit(whole), DEFAULT_TIME_UNITS["int" if pa.types.is_integer(kind) else "float"]
     if unit in ("us", default):
         return replace(columns, unit=default), []

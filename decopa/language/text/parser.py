@@ -100,7 +100,8 @@ def _query(statement: Tree[Token], default_name: str) -> Query:
         if strategy is not None:
             query = _with_strategy(query, strategy)  # type: ignore[arg-type]
         if partition is not None:
-            query = with_partition(query, name_of(partition.children[0]))  # type: ignore[union-attr, arg-type]
+            (by,) = partition.children  # type: ignore[union-attr]
+            query = with_partition(query, name_of(by), _at(by))  # type: ignore[arg-type]
         if len(str(query)) > MAX_TEXT_LENGTH:  # plans and checkpoints hold it as text
             raise QueryError(f"written out, the query has more than {MAX_TEXT_LENGTH} characters; shorten it")
     except QueryError as err:
@@ -111,9 +112,14 @@ def _query(statement: Tree[Token], default_name: str) -> Query:
 def _with_strategy(query: Query, node: Tree[Token]) -> Query:
     strategy, by = node.children
     try:
-        return with_strategy(query, str(strategy).lower(), None if by is None else name_of(by))  # type: ignore[arg-type]
+        named = (None, None) if by is None else (name_of(by), _at(by))  # type: ignore[arg-type]
+        return with_strategy(query, str(strategy).lower(), *named)
     except QueryError as err:
         raise located(node, str(err)) from None
+
+
+def _at(node: Tree[Token]) -> Location:
+    return Location(node.meta.line, node.meta.column)
 
 
 def _pattern(node: Tree[Token]) -> Pattern:
@@ -133,7 +139,7 @@ def _build_pattern(node: Tree[Token]) -> Pattern:
             raise QueryError(f"{types_text(types)} needs an alias; write it as in {types_text(types)} a")
         named = types[0] if alias is None else name_of(alias)  # type: ignore[arg-type]
         delay_us = 0 if timer is None else _window(timer, "timer", "A a @ 5 s")  # type: ignore[arg-type]
-        return EventRef(types[0], named, tuple(types[1:]), delay_us, Location(node.meta.line, node.meta.column))
+        return EventRef(types[0], named, tuple(types[1:]), delay_us, _at(node))
     if node.data in ("seq", "conjunction"):
         parts = [Optional(_pattern(c.children[0])) if c.data == "optional" else _pattern(c) for c in below]  # type: ignore[arg-type]
         return expanded(Seq if node.data == "seq" else And, parts)

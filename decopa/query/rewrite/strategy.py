@@ -14,15 +14,15 @@ import itertools
 from dataclasses import replace
 
 from decopa.errors import QueryError
-from decopa.query.conditions.predicate import Attr, Compare, Predicate, aliases_of
+from decopa.query.conditions.predicate import Attr, Compare, Location, Predicate, aliases_of
 from decopa.query.pattern import EventRef, Next, Not, Seq
 from decopa.query.query import Query
 
 STRATEGIES = ("any", "next", "contiguous")
 
 
-def with_strategy(query: Query, strategy: str, by: str | None = None) -> Query:
-    """The query whose SEQ is read by a selection strategy.
+def with_strategy(query: Query, strategy: str, by: str | None = None, at: Location | None = None) -> Query:
+    """The query whose SEQ is read by a selection strategy; `at` is where the text names `by`.
 
     >>> from decopa.language.text.parser import parse
     >>> print(with_strategy(parse("PATTERN SEQ(A a, B b) WHERE b.x > a.x WITHIN 1 s"), "next"))
@@ -49,7 +49,7 @@ def with_strategy(query: Query, strategy: str, by: str | None = None) -> Query:
         skips = tuple(one for one in query.where if _chooses(one, followers, query.negated_aliases))
         where = tuple(one for one in query.where if one not in skips)
         return replace(query, pattern=chain, where=where, skips=(*query.skips, *skips))
-    return replace(query, pattern=chain, skips=(*query.skips, *_contiguous_by(query, chain, by)))
+    return replace(query, pattern=chain, skips=(*query.skips, *_contiguous_by(chain, by, at)))
 
 
 def _chooses(condition: Predicate, followers: set[str], negated: frozenset[str]) -> bool:
@@ -58,11 +58,12 @@ def _chooses(condition: Predicate, followers: set[str], negated: frozenset[str])
     return bool(named & followers) and not named & negated
 
 
-def _contiguous_by(query: Query, chain: Next, by: str | None) -> tuple[Predicate, ...]:
+def _contiguous_by(chain: Next, by: str | None, at: Location | None) -> tuple[Predicate, ...]:
     """Equality of `by` between each event and the one before it."""
     if by is None:
         return ()
     if not isinstance(chain.children[0], EventRef):
         raise QueryError(f"BY {by} compares single events; the first pattern of the SEQ is {chain.children[0]}")
     aliases = [child.alias for child in chain.children if isinstance(child, EventRef)]
-    return tuple(Compare("=", Attr(later, by), Attr(earlier, by)) for earlier, later in itertools.pairwise(aliases))
+    pairs = itertools.pairwise(aliases)
+    return tuple(Compare("=", Attr(later, by, at), Attr(earlier, by, at)) for earlier, later in pairs)

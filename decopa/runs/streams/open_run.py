@@ -23,6 +23,7 @@ from decopa.choices import RuleSight
 from decopa.language.front import read_queries
 from decopa.planning.history import history_us
 from decopa.planning.plan import Plan, QueryPlan
+from decopa.planning.workload.deployed import with_deployed
 from decopa.query.binding import bind
 from decopa.query.query import Query
 from decopa.runs.planning import left_deep_plan
@@ -73,6 +74,8 @@ class OpenRun:
         self._counts: dict[tuple[str, int], int] = {}
         self._engine = _engine(prepared, plan, max_history_bytes)
         self._pipe = self._engine.pipe
+        #: Whether a new rule takes what it can from those that run; on Ray their processes stay as they are.
+        self._looks_up = prepared.spec.runtime != "ray"
         #: Held while a batch is worked on, and while the rules change.
         self._lock = threading.RLock()
         self._stopping = False
@@ -141,9 +144,9 @@ class OpenRun:
 
     def _taken(self) -> pa.Table:
         found = self._reported(self._pipe.take())
-        over = self._over()
-        if over:
-            self._parts = self._parts_without({key for one in over for key in one.keys})
+        left = self._parts_without({key for one in self._over() for key in one.keys})
+        if left != self._parts:
+            self._parts = left
             self._engine.switch(self._parts, {})
         return found
 
@@ -203,6 +206,7 @@ class OpenRun:
     def queries(self) -> tuple[RuleState, ...]:
         """The rules that are there now, and those that were removed and are not over yet."""
         with self._lock:
+            over = self._over()  # their parts may still be there for those who take their matches
             return tuple(
                 RuleState(
                     one.name,
@@ -214,6 +218,7 @@ class OpenRun:
                     one.until_us is not None,
                 )
                 for one in self._running()
+                if one not in over
             )
 
     def _moment(self, at: Any) -> int | None:
@@ -240,6 +245,7 @@ class OpenRun:
     def _wanted(self, book: RuleBook) -> tuple[tuple[QueryPlan, ...], dict[str, int]]:
         """The parts that the versions of a book need, and from when on the new ones need events."""
         here, schema = {part.key for part in self._parts}, self._source.schema
+        staying = self._parts_without({key for one in self._over() for key in one.keys})
         begin_us: dict[str, int] = {}
         added: list[QueryPlan] = []
         for version in book.versions:
@@ -249,12 +255,13 @@ class OpenRun:
             _check_rows([version.query])
             for branch in version.query.branches:
                 bind(branch, schema)
-            added += version_parts(version, left_deep_plan([version.query]))
+            parts = version_parts(version, left_deep_plan([version.query]))
+            added += [with_deployed(part, staying) if self._looks_up else part for part in parts]
             if version.needs_from_us is not None:
                 begin_us |= dict.fromkeys(version.keys, version.needs_from_us)
         if not added:
             return self._parts, begin_us
-        return (*self._parts_without({key for one in self._over() for key in one.keys}), *added), begin_us
+        return (*staying, *added), begin_us
 
     def _parts_without(self, keys: set[str]) -> tuple[QueryPlan, ...]:
         """The parts that remain without some versions': also without fragments that nobody takes matches from."""

@@ -74,11 +74,13 @@ def test_all_at_once_finds_and_counts_what_one_after_the_other_does(spread: int)
     assert matches > 50
 
 
-def test_steps_go_on_one_after_the_other_from_what_they_held_together() -> None:
+@pytest.mark.parametrize("first_one", [0, 1])
+def test_steps_go_on_one_after_the_other_from_what_they_held_together(first_one: int) -> None:
     steps = TwoSteps(at_once=True)
     steps.meets([(1, 10, 0), (2, 30, 0)], [(3, 20, 0), (4, 40, 0)], [(5, 35, 0)])
     assert steps.passes(50, 38) == {match(1, 3, 5)}
-    for one in (steps.second, steps.first):  # in this order, so that the first has to decide for the second's sake
+    both = (steps.first, steps.second)
+    for one in (both[first_one], both[1 - first_one]):  # whoever is saved first, the first has decided all it can
         one.begin_again()
     steps.meets([], [], [(6, 45, 0)])
     assert steps.passes(50, 60) == {match(2, 4, 6)}, "though the first one hears of nothing new"

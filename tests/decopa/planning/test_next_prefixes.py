@@ -60,7 +60,7 @@ def test_what_may_choose_other_events_is_not_shared(other: str) -> None:
     ("fragment", "query", "problem"),
     [
         ("NEXT(A p, B q)", "SEQ(A a, B b, C c)", "not those that a NEXT of the query begins with"),
-        ("SEQ(A p, B q)", "NEXT(A a, B b, C c)", "the other operator is none"),
+        ("SEQ(A p, B q)", "NEXT(A a, B b, C c)", "the other operator has others"),
         ("NEXT(A p, B q) WHERE FILTER(q.k = p.k)", "NEXT(A a, B b, C c)", "FILTER conditions are others"),
         ("NEXT(A p, B q) WHERE q.x > 1", "NEXT(A a, B b, C c)", "demands q.x > 1"),
     ],

@@ -169,3 +169,76 @@ def test_times_of_changes_are_microseconds_text_or_datetimes() -> None:
     assert moment_us("1970-01-01T00:00:01") == 1_000_000
     with pytest.raises(DecoPaError, match="is no time"):
         moment_us(1.5)
+
+
+def viewed(run: OpenRun) -> set[tuple[str, str]]:
+    """Which rule takes matches of which one, by the keys of their parts."""
+    return {(part.key, one.view.part) for part in run._parts for one in part.views if one.view is not None}
+
+
+TRIPLES = "QUERY triples PATTERN SEQ(A a, B b, C c) WITHIN 10 us"
+
+
+@pytest.mark.parametrize(
+    ("running", "added"),
+    [
+        (TRIPLES, "SEQ(A x, B y, D z) WITHIN 8 us"),
+        (TRIPLES, "SEQ(A x, B y, C z) WITHIN 10 us"),
+        (PAIRS, "SEQ(A a, B b, NOT(E e), D d) WITHIN 9 us"),
+        ("QUERY n PATTERN NEXT(A a, B b, C c) WITHIN 10 us", "NEXT(A x, B y, D z) WITHIN 8 us"),
+    ],
+)
+def test_a_rule_takes_what_a_running_one_finds(running: str, added: str) -> None:
+    text = "A0 B1 A2 C3 B4 D5 A6 B7 C8 D9 B10 C11 D12 D13 A14 B15 C16 D17 C18"
+    with opened(text, running) as run:
+        until(run, 6)
+        began_us = run.reached_us
+        run.add(f"QUERY more PATTERN {added}")
+        assert len(viewed(run)) == 1
+        found = rows(run.to_end())
+    expected = []
+    for rule in (running, f"QUERY more PATTERN {added}"):
+        with opened(text, rule) as alone:
+            expected += [row for row in rows(alone.to_end()) if row[-1] > began_us]
+    assert sorted(found) == sorted(expected)
+    assert {row[0] for row in found} == {row[0] for row in expected} > {"more"}
+
+
+def test_what_a_rule_takes_stays_when_the_rule_that_finds_it_goes() -> None:
+    with opened("A0 B1 A2 B3 C4 B5 C6 D7 D8", TRIPLES) as run:
+        run.add("QUERY more PATTERN SEQ(A x, B y, D z) WITHIN 8 us")
+        assert until(run, 4)
+        run.remove("triples")
+        found = rows(run.to_end())
+        assert [one.name for one in run.queries()] == ["more"]
+        assert {row[0] for row in found} == {"more"} and len(found) == 10
+    with opened("A0 B1 A2 B3 C4 B5 C6 D7 D8", TRIPLES) as run:
+        run.add("QUERY more PATTERN SEQ(A x, B y, D z) WITHIN 8 us")
+        until(run, 4)
+        run.remove("more")
+        until(run, 6)
+        assert not viewed(run)
+
+
+@pytest.mark.parametrize(
+    ("added", "sees"),
+    [
+        ("SEQ(A x, B y, D z) WITHIN 11 us", "window"),
+        ("SEQ(B x, A y, D z) WITHIN 8 us", "window"),
+        ("SEQ(A x, B y, D z) WITHIN 8 us", "new"),
+        ("NEXT(A x, B y, D z) WITHIN 8 us", "window"),
+    ],
+)
+def test_a_rule_is_built_by_itself_where_no_other_finds_all_of_it(added: str, sees: Any) -> None:
+    with opened("A0 B1 C2", TRIPLES) as run:
+        until(run, 2)
+        run.add(f"QUERY more PATTERN {added}", sees=sees)
+        assert not viewed(run)
+
+
+def test_an_operator_that_looks_ahead_is_no_source() -> None:
+    """It drops pairs that no C can complete, and another rule wants them."""
+    ahead = "QUERY ahead PATTERN SEQ(A a, B b, C c) WHERE a.id + 0 = c.ts AND b.ts + 0 = c.ts WITHIN 10 us"
+    with opened("A0 B1 C2", ahead) as run:
+        run.add("QUERY more PATTERN SEQ(A x, B y, D z) WITHIN 8 us")
+        assert not viewed(run)
