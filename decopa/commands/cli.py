@@ -28,8 +28,9 @@ from decopa.commands import (
     traces,
     why,
 )
+from decopa.commands.arguments.inputs import located
 from decopa.commands.arguments.options import Parser
-from decopa.errors import DecoPaError
+from decopa.errors import DecoPaError, QueryError
 
 _EXIT_BAD_INPUT, _EXIT_INTERRUPTED, _EXIT_BROKEN_PIPE = 2, 130, 141
 #: In the order of --help.
@@ -40,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit status."""
     try:
         args = make_parser().parse_args(argv)
-        status: int | None = args.action(args)
+        status = _carried_out(args)
         sys.stdout.flush()
     except DecoPaError as err:
         print(f"decopa: error: {' '.join(str(err).split())}", file=sys.stderr)
@@ -53,6 +54,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _EXIT_BROKEN_PIPE
     return status or 0
+
+
+def _carried_out(args: argparse.Namespace) -> int | None:
+    try:
+        status: int | None = args.action(args)
+    except QueryError as err:
+        given = getattr(args, "query", None)
+        raise (located(err, given) if isinstance(given, str) else err) from err
+    return status
 
 
 def make_parser() -> argparse.ArgumentParser:

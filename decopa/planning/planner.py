@@ -92,6 +92,11 @@ def plan_workload(
     planner = _Planner(known, capacity, strategy, reading, model, seed, notices, processors)
     # DecoPa's own way to plan several queries is to share (6.3); alternatives of one query are planned side by side.
     sharing = strategy in WORKLOAD_STRATEGIES or (strategy == "decopa-paper" and len(queries) > 1)
+    if strategy == "rip" and len(queries) > 1:
+        notices.append(
+            f"rip gives each of the {len(queries):,} queries slices of the stream of its own, so they share nothing; "
+            "leave out the strategy to share what they have in common"
+        )
     shares = None if sharing else planner.divide(branches, units)
     if sharing:
         plan = plan_shared(branches, planner.workload_planning(seconds), units=units, strategy=strategy)

@@ -34,11 +34,18 @@ def read_queries(given: str, language: str | None = None) -> tuple[Query, ...]:
         if "pattern" in given.lower() or len(given.split()) > 1:
             return parsed(given, language)
         raise QueryError(f"no query file '{given}'; name one, or write the query itself: 'PATTERN SEQ(A a, B b) ...'")
-    text = read_text(Path(given), QueryError)
+    return parsed(read_text(Path(given), QueryError), language)
+
+
+def located(err: QueryError, given: str) -> QueryError:
+    """The error with the file that its query is from and, of several queries, the one that it is about."""
     try:
-        return parsed(text, language)
-    except QueryError as err:
-        raise QueryError(f"{given}: {_query_at(text, err.line)}{err}") from err
+        if str(err).startswith(given) or not Path(given).is_file():
+            return err
+    except (OSError, ValueError):  # the text of a query
+        return err
+    named = "" if str(err).startswith("query ") else _query_at(read_text(Path(given), QueryError), err.line)
+    return QueryError(f"{given}: {named}{err}")
 
 
 def _query_at(text: str, line: int | None) -> str:

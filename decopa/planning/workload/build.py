@@ -27,6 +27,11 @@ class Viewing:
     names: Mapping[str, str]
 
 
+def plan_alone(problem: QueryProblem, trees: MultiTree, pattern: int) -> QueryPlan:
+    """The plan of one query that shares nothing, not even what it looks for twice itself."""
+    return _PlanBuilder(problem, trees, (), sharing=False).query_part(pattern)
+
+
 def plan_of(problem: QueryProblem, trees: MultiTree, parts: Sequence[QueryPlan | Viewing | int]) -> Plan:
     """The plan of a workload; `parts` has for each OR-free query a plan of its own, the number of its pattern in the
     problem, or the pattern that it takes matches of."""
@@ -43,12 +48,14 @@ def plan_of(problem: QueryProblem, trees: MultiTree, parts: Sequence[QueryPlan |
 class _PlanBuilder:
     """`viewed` are patterns of which others take the matches."""
 
-    def __init__(self, problem: QueryProblem, trees: MultiTree, viewed: Collection[int]) -> None:
+    def __init__(
+        self, problem: QueryProblem, trees: MultiTree, viewed: Collection[int], *, sharing: bool = True
+    ) -> None:
         self._problem, self._trees = problem, trees
         uses = Counter(key for node in trees.nodes.values() for key in node.inputs)
         uses.update(chosen.root for chosen in trees.chosen.values())
         uses.update(trees.chosen[pattern].root for pattern in viewed)
-        self._shared = {key for key, count in uses.items() if count > 1 and trees.nodes[key].inputs}
+        self._shared = {key for key, count in uses.items() if sharing and count > 1 and trees.nodes[key].inputs}
         #: Fragments in the order of their making: each after those that it has views of.
         self._fragments: dict[Key, QueryPlan] = {}
 

@@ -17,7 +17,7 @@ from decopa.choices import Reading
 from decopa.planning.plan import Plan, QueryPlan
 from decopa.planning.price import price_plan
 from decopa.planning.strategies.left_deep import left_deep
-from decopa.planning.workload.build import Viewing, plan_of
+from decopa.planning.workload.build import Viewing, plan_alone, plan_of
 from decopa.planning.workload.instance_problem import QueryInstances
 from decopa.planning.workload.multitree import MultiTree
 from decopa.planning.workload.next_prefixes import with_shared_beginnings
@@ -120,7 +120,7 @@ def _reordered(
         if place in shareable and _is_plain(one):
             pattern, trees = shareable.index(place), MultiTree()
             trees.add(pattern, responder.best(pattern))
-            parts[place] = plan_of(problem, trees, [pattern]).parts[-1]
+            parts[place] = plan_alone(problem, trees, pattern)
         else:
             parts[place] = planning.alone(one)
     return Plan(tuple(parts))

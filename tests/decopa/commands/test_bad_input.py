@@ -45,6 +45,34 @@ def test_an_error_in_a_query_file_names_the_file(trace: Path, out: Path, capsys:
     assert "is not UTF-8 text" in fails(capsys, *RUN, out / "q.txt", "--trace", trace)
 
 
+@pytest.mark.parametrize(
+    ("middle", "message"),
+    [
+        ("QUERY q2 PATTERN SEQ(A a, ) WITHIN 1 s", "query q2: line 2, column 27: expected"),
+        ("QUERY q2 PATTERN SEQ(A a, B b) WHERE a.y < b.x WITHIN 1 s", "query q2: line 2, column 38: unknown attribute"),
+        ("QUERY q2 PATTERN SEQ(A a, C c) WITHIN 1 s", "query q2: line 2, column 27: no event of type 'C'"),
+        ("QUERY q1 PATTERN SEQ(B a, A b) WITHIN 1 s", "two queries are called 'q1'"),
+    ],
+)
+def test_a_wrong_query_among_others_is_named_with_file_line_and_query(
+    trace: Path, out: Path, capsys: pytest.CaptureFixture[str], middle: str, message: str
+) -> None:
+    good = "QUERY {} PATTERN SEQ(A a, B b) WHERE a.x < b.x WITHIN 1 s"
+    (out / "q.txt").write_text("\n".join([good.format("q1"), middle, good.format("q3")]))
+    told = fails(capsys, *RUN, out / "q.txt", "--trace", trace, "--out", out / "m.csv")
+    assert told.startswith(f"{out / 'q.txt'}: ") and message in told
+    assert not (out / "m.csv").exists()
+
+
+def test_queries_that_rip_slices_are_told_to_share_nothing(
+    trace: Path, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "QUERY q1 PATTERN SEQ(A a, B b) WITHIN 1 s\nQUERY q2 PATTERN SEQ(A a, B b) WITHIN 2 s"
+    (out / "q.txt").write_text(text)
+    assert main([*RUN, str(out / "q.txt"), "--trace", str(trace), "--strategy", "rip", "--units", "2"]) == 0
+    assert "rip gives each of the 2 queries slices of the stream of its own" in capsys.readouterr().err
+
+
 def test_a_wrong_trace_is_refused(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "no trace" in fails(capsys, *RUN, QUERY, "--trace", out / "t.parquet", "--out", out / "m.csv")
     (out / "t.parquet").write_bytes(b"PAR1 cut off")

@@ -98,6 +98,13 @@ def test_sharing_and_reordering_together_do_less_work_than_either() -> None:
     assert costs["shared"] < costs["reordering-only"] == costs["trivial"]
 
 
+def test_a_query_that_looks_for_the_same_twice_shares_nothing_where_only_orders_are_chosen() -> None:
+    workload = parse_workload("PATTERN AND(SEQ(B a, A b), SEQ(B c, A d)) WITHIN 6 s")
+    known = Statistics(6_000_000, {"A": 9.0, "B": 9.0}, default_selectivity=0.1)
+    plan = plan_workload(workload * 2, known, CAPACITY, units=1, strategy="reordering-only").plan
+    assert not any(part.fragment or part.views for part in plan.parts)
+
+
 def template(number: int) -> str:
     return (
         f"QUERY q{number} PATTERN SEQ(A a, B b) WHERE abs(a.x - b.x) < 0.{number + 1} AND a.k = {number % 3} "
