@@ -55,8 +55,9 @@ class Stepping(Protocol):
 class Following(Protocol):
     """Whoever follows the stream block by block, such as another plan that is to take over."""
 
-    def between_blocks(self) -> None:
-        """Called where the stream may be cut: nothing is fed until this returns."""
+    def between_blocks(self, next_us: int | None = None) -> None:
+        """Called where the stream may be cut: nothing is fed until this returns. The next event is at `next_us`, where
+        that is known."""
         ...
 
     def fed(self, block: FeedBlock, ordinal: int, number: int) -> None:
@@ -158,7 +159,7 @@ class Session:
 
     def feed(self, block: FeedBlock) -> None:
         if self.follower is not None:
-            self.follower.between_blocks()
+            self.follower.between_blocks(block.first_ts)
         if self._start is None:
             self._start = ReplayStart(machine_time_s(), block.first_ts, self.events)
         name = self._names[self.blocks % len(self._names)]

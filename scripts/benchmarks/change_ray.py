@@ -91,7 +91,7 @@ class Turns(PlanChanges):
         assert self._watch is not None
         return self._watch
 
-    def between_blocks(self) -> None:
+    def between_blocks(self, next_us: int | None = None) -> None:
         now_s = time.monotonic()
         if self._watch is None:
             self._watch = WatermarkWatch(self._session)
@@ -105,7 +105,7 @@ class Turns(PlanChanges):
             elif len(self.results) == self._times and now_s - self._calm_since_s > _CALM_S:
                 raise Enough
         before = self.plan
-        super().between_blocks()
+        super().between_blocks(next_us)
         if self.plan != before:
             self.cuts_s.append(time.monotonic())
 
