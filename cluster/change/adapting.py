@@ -27,7 +27,10 @@ from decopa.errors import StatisticsError
 from decopa.planning.plan import Plan
 from decopa.query.binding import bind
 from shuffler.exchange.codecs import needed_attributes
+from shuffler.routing.table import NOTHING_YET
 from shuffler.rows.events import EventConverter, EventFormat, measured_columns
+
+_LOOK_S = 0.005
 
 LoopOf = Callable[[Adaptable, InBackground], AdaptLoop]
 
@@ -101,7 +104,8 @@ class AdaptingChanges(PlanChanges):
             shufflers, units, sinks = (ray.get(calls) for calls in (asked.shufflers, asked.units, asked.sinks))
         except RayError:  # who was lost is told by the session
             return None
-        return deployed_reading(asked.at_s, shufflers, units, self._delay_s(deployment, sinks))
+        reading = deployed_reading(asked.at_s, shufflers, units, self._delay_s(deployment, sinks))
+        return None if reading.ts_us == NOTHING_YET else reading
 
     def _delay_s(self, deployment: Deployment, sinks: list[npt.NDArray[np.int64]]) -> float | None:
         """How long the matches since the last reading of these sinks took to them; None if there were none."""
@@ -134,6 +138,11 @@ class AdaptingChanges(PlanChanges):
         if self._began:
             self.loop.taken_up(self.plan)
         self._began, self._over = True, False
+
+    def between_blocks(self, next_us: int | None = None) -> None:
+        while self._waits and self.loop.is_weighing:  # a plan that comes late is of no use to the events before it
+            self._session.idle(_LOOK_S)
+        super().between_blocks(next_us)
 
     def step(self) -> None:
         super().step()

@@ -9,6 +9,7 @@ the new side leaves no trace.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
@@ -35,6 +36,7 @@ from decopa.planning.plan import Plan
 from decopa.planning.validate import check_structure
 from shuffler.routing.table import NOTHING_YET
 
+_LOG = logging.getLogger("decopa")
 #: A plan that is not level with the running one by then is given up.
 PATIENCE_S = 60.0
 #: How long the stream may wait between two blocks for a new plan that is about to be level.
@@ -138,6 +140,8 @@ class PlanChanges:
 
     def change(self, plan: Plan, begin_us: Mapping[str, int] | None = None) -> Future[Switched]:
         request = _Request(plan, begin_us or {})
+        if not self.is_idle:
+            _LOG.warning("a change of plan waits until the one under way is made")
         self._requests.append(request)
         return request.result
 

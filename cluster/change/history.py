@@ -50,8 +50,8 @@ class History(Protocol[T]):
 class BlockRing(Generic[T]):
     """Blocks of events as far back as `reach_us` before the last one, and no more than `max_bytes` of them.
 
-    One thread adds blocks, others may ask for the last ones. The newest block always stays. Where the limit takes blocks
-    that `reach_us` would keep, a change that needs them is refused (`since`); the run itself does not need them.
+    One thread adds blocks, others may ask for the last ones. The newest block always stays. Where the limit takes
+    blocks that `reach_us` would keep, a change that needs them is refused (`since`); the run does not need them.
     """
 
     def __init__(self, reach_us: int, max_bytes: int = DEFAULT_MAX_BYTES, *, from_us: int = NOTHING_YET) -> None:

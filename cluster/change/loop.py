@@ -119,6 +119,11 @@ class AdaptLoop:
         """The plan that works on the stream now."""
         return self._run.plan
 
+    @property
+    def is_weighing(self) -> bool:
+        """Whether it is being measured and planned what another plan would bring."""
+        return self._weighing is not None
+
     def step(self, ts_us: int) -> None:
         """Does what is due, after events up to this time were fed."""
         self._ts_us = ts_us

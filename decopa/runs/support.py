@@ -170,7 +170,7 @@ OPTIONS: tuple[Option, ...] = (
         "--adapt",
         "adapt",
         lambda spec: spec.adapt is not None,
-        _on((Way.SPARK,), "reads the last events again, which lie on Spark's side; leave out --adapt or --spark")
+        _on((Way.SPARK,), "keeps the last events, which stay in Ray's object store with --spark; leave out one of both")
         | _on((Way.STREAM,), "changes plans between blocks, and a micro-batch is worked on as a whole; leave it out"),
     ),
 )
