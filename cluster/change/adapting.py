@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ from shuffler.exchange.codecs import needed_attributes
 from shuffler.routing.table import NOTHING_YET
 from shuffler.rows.events import EventConverter, EventFormat, measured_columns
 
-_LOOK_S = 0.005
+_LOOK_S = 0.001
 
 LoopOf = Callable[[Adaptable, InBackground], AdaptLoop]
 
@@ -140,8 +141,13 @@ class AdaptingChanges(PlanChanges):
         self._began, self._over = True, False
 
     def between_blocks(self, next_us: int | None = None) -> None:
-        while self._waits and self.loop.is_weighing:  # a plan that comes late is of no use to the events before it
-            self._session.idle(_LOOK_S)
+        if self._waits:  # what is found out late is of no use to the events before it
+            began_s = time.perf_counter()
+            while self.loop.is_looking:
+                self._session.idle(_LOOK_S)
+            self.loop.waited(time.perf_counter() - began_s)
+            while self.loop.is_weighing:
+                self._session.idle(_LOOK_S)
         super().between_blocks(next_us)
 
     def step(self) -> None:

@@ -105,6 +105,8 @@ class AdaptLoop:
         self._next_s: float | None = None
         self._began_s = self._looked_s = time.perf_counter()
         self._spent_s = 0.0
+        #: Whether counters that were asked for are on their way.
+        self.is_looking = False
         self._weighing: Future[Decision | None] | None = None
         self._changing: tuple[Decision, Future[Switched]] | None = None
         self._ts_us = 0
@@ -119,6 +121,10 @@ class AdaptLoop:
         """The plan that works on the stream now."""
         return self._run.plan
 
+    def waited(self, seconds: float) -> None:
+        """The stream has stood still for this long for the loop, which then looks less often."""
+        self._spent_s += seconds
+
     @property
     def is_weighing(self) -> bool:
         """Whether it is being measured and planned what another plan would bring."""
@@ -131,7 +137,7 @@ class AdaptLoop:
             self._follow(*self._changing, ts_us)
         elif self._weighing is not None:
             self._decide(self._weighing, ts_us)
-        elif self._is_due(ts_us):
+        elif self.is_looking or self._is_due(ts_us):
             began_s = time.perf_counter()
             suspicion = self._look(ts_us)
             self._looked_s = time.perf_counter()
@@ -152,6 +158,7 @@ class AdaptLoop:
     def _look(self, ts_us: int) -> Suspicion | None:
         now_s = self._clock.now_s(ts_us)
         reading = self._run.counters(now_s)
+        self.is_looking = reading is None
         if reading is None:
             return None
         self._next_s = now_s + self._every_s
@@ -176,7 +183,7 @@ class AdaptLoop:
         if self._changing is not None:
             self._follow(*self._changing, self._ts_us)
         self.monitor.taken_up(plan)
-        self._next_s = None
+        self._next_s, self.is_looking = None, False
 
     # --------------------------------------------------------------- deciding
 

@@ -165,7 +165,7 @@ def test_a_stored_trace_is_run_with_rules_on_the_command_line(
 def test_a_command_tells_that_its_change_waits_for_others(
     folder: RuleFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder.ask(RuleChange("add", query=LATE))
     with folder.watching():  # by a run that has not looked yet
-        assert main(["rules", "remove", str(folder.path), "pairs", "--wait", "0.1"]) == 0
+        folder.ask(RuleChange("add", query=LATE))
+        assert main(["rules", "remove", str(folder.path), "pairs", "--wait", "1e-9"]) == 0
     assert "change 2 waits for 1 before it" in capsys.readouterr().err
