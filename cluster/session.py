@@ -159,10 +159,12 @@ class Session:
 
     def feed(self, block: FeedBlock) -> None:
         if self.follower is not None:
+            # Once there is room: another plan, which is fed the same blocks, has had time for the last one.
+            self._wait_for_room(self._next_name, _BLOCKS_IN_FLIGHT)
             self.follower.between_blocks(block.first_ts)
         if self._start is None:
             self._start = ReplayStart(machine_time_s(), block.first_ts, self.events)
-        name = self._names[self.blocks % len(self._names)]
+        name = self._next_name
         self._wait_for_room(name, _BLOCKS_IN_FLIGHT)
         shuffler = self._deployment.shufflers[name]
         self._calls[name].append(
@@ -177,6 +179,11 @@ class Session:
         if self.follower is not None:
             self.follower.fed(block, self.events - block.rows, self.blocks - 1)
         self._step()
+
+    @property
+    def _next_name(self) -> str:
+        """The shuffler whose turn it is."""
+        return self._names[self.blocks % len(self._names)]
 
     def pause(self) -> None:
         """The stream has nothing for the moment: passes on what waits, once, and does what is due."""
@@ -193,8 +200,9 @@ class Session:
     ) -> Iterator[FeedBlock | None]:
         """The blocks from the present place in the stream on. Where all shufflers see the files of a stored trace, they
         read it themselves: the driver hands out work then, and no event passes through it."""
-        stored = source.stored_blocks(attributes, self.events, whole_groups=whole_groups)
-        if stored is not None and self.follower is None:  # who follows wants to know the time of every block
+        timed = self.follower is not None  # who follows wants to know the times of every block
+        stored = source.stored_blocks(attributes, self.events, whole_groups=whole_groups, timed=timed)
+        if stored is not None:
             shufflers = self._deployment.shufflers
             if all(self._ask(shuffler.sees, name, stored.files) for name, shuffler in shufflers.items()):
                 return stored.blocks

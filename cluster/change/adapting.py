@@ -30,6 +30,7 @@ from decopa.query.binding import bind
 from shuffler.exchange.codecs import needed_attributes
 from shuffler.routing.table import NOTHING_YET
 from shuffler.rows.events import EventConverter, EventFormat, measured_columns
+from shuffler.source.stored_rows import RowReader, StoredRows
 
 _LOOK_S = 0.001
 
@@ -123,11 +124,11 @@ class AdaptingChanges(PlanChanges):
         kept = [] if ring is None else ring.last(self._session.last_ts - span_us, most, lambda one: one.block.rows)
         if not kept:
             raise StatisticsError("no events are kept that could be measured")
-        converter = EventConverter(self._form)
+        converter, reader = EventConverter(self._form), RowReader()
         batches = [
             converter.convert(rows, one.block.place, self._attributes, one.ordinal)
             for one in kept
-            for rows in _rows_of(one)
+            for rows in _rows_of(one, reader)
         ]
         return measured_columns(batches, self._form, converter.strings)
 
@@ -165,6 +166,8 @@ class AdaptingChanges(PlanChanges):
         self._thinker.shutdown()
 
 
-def _rows_of(fed: FedBlock) -> list[pa.RecordBatch]:
-    """The rows of a block that was fed: the driver has read it, so it holds them."""
-    return [batch for batch in pa.ipc.open_stream(fed.block.content).read_all().to_batches() if batch.num_rows]
+def _rows_of(fed: FedBlock, reader: RowReader) -> list[pa.RecordBatch]:
+    """The rows of a block that was fed: the driver holds them, or reads them again."""
+    content = fed.block.content
+    table = reader.read(content) if isinstance(content, StoredRows) else pa.ipc.open_stream(content).read_all()
+    return [batch for batch in table.to_batches() if batch.num_rows]

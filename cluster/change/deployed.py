@@ -42,6 +42,8 @@ PATIENCE_S = 60.0
 #: How long the stream may wait between two blocks for a new plan that is about to be level.
 _SHORT_WAIT_S = 0.01
 _LOOK_S = 0.005
+#: How long a stream that waits for its new plan waits for places, which others may hold for long.
+_PLACING_S = 2.0
 
 
 class Cutting(Protocol):
@@ -233,7 +235,7 @@ class PlanChanges:
                 self._cut(successor, request, began_s)
             elif successor.age_s > self._patience_s:
                 self._abandon(f"the new plan was not where the running one is within {self._patience_s:.0f} s")
-            elif self._waits and not tied:
+            elif self._waits and not tied and (successor.is_placed or successor.age_s < _PLACING_S):
                 self._session.idle(_LOOK_S)
             else:
                 return

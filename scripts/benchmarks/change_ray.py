@@ -10,11 +10,12 @@ import argparse
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +28,6 @@ from cluster.change.ray_run import ChangingRayRuntime
 from cluster.feeding import TraceBlocks, rows_per_block
 from cluster.options import RayOptions
 from cluster.ray_session import ray_session
-from cluster.session import Session
 from costmodel.capacity import Capacity
 from decopa.planning.plan import Plan
 from decopa.report.table import markdown_table
@@ -44,7 +44,8 @@ _LOOK_S = 0.01
 class WatermarkWatch:
     """Looks at the least watermark of the sinks: when it was seen to have advanced."""
 
-    session: Session
+    #: The sinks that tell how far the run is.
+    sinks: Callable[[], list[Any]]
     #: Moments at which it had advanced.
     advanced_s: list[float] = field(default_factory=list)
     _left: threading.Event = field(default_factory=threading.Event)
@@ -61,8 +62,7 @@ class WatermarkWatch:
         last = None
         while not self._left.wait(_LOOK_S):
             try:
-                sinks = list(self.session.deployment.sinks.values())
-                least = min(status.watermark_us for status in ray.get([sink.status.remote() for sink in sinks]))
+                least = min(status.watermark_us for status in ray.get([sink.status.remote() for sink in self.sinks()]))
             except (ray.exceptions.RayError, ValueError):  # they have just been stopped
                 continue
             if last is None or least > last:
@@ -98,7 +98,7 @@ class Turns(PlanChanges):
     def between_blocks(self, next_us: int | None = None) -> None:
         now_s = time.monotonic()
         if self._watch is None:
-            self._watch = WatermarkWatch(self._session)
+            self._watch = WatermarkWatch(self._sinks)
             self._watch.start()
         if self.is_idle:
             if self._asked is not None:
@@ -116,6 +116,12 @@ class Turns(PlanChanges):
         super().between_blocks(next_us)
         if self.plan != before:
             self.cuts_s.append(time.monotonic())
+
+    def _sinks(self) -> list[Any]:
+        """Up to the cut the old plan tells how far the run is: it has blocks before the cut that are not due yet."""
+        retiring = self._retiring
+        session = self._session if retiring is None or retiring.stopped else retiring.old
+        return list(session.deployment.sinks.values())
 
 
 class Enough(Exception):
