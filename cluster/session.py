@@ -202,7 +202,8 @@ class Session:
         read it themselves: the driver hands out work then, and no event passes through it."""
         timed = self.follower is not None  # who follows wants to know the times of every block
         stored = source.stored_blocks(attributes, self.events, whole_groups=whole_groups, timed=timed)
-        if stored is not None:
+        # Who follows wants small blocks: one shuffler reads a row group once for all of them, several would each do so.
+        if stored is not None and not (timed and len(self._names) > 1):
             shufflers = self._deployment.shufflers
             if all(self._ask(shuffler.sees, name, stored.files) for name, shuffler in shufflers.items()):
                 return stored.blocks

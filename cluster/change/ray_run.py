@@ -66,10 +66,8 @@ class ChangingRayRuntime:
         self._changes.follow(session, cuts, self._deployment)
         if recorder is not None:
             recorder.look(session.deployment, 0)
-        started, paced = time.perf_counter(), self._options.replay.is_paced
-        # One shuffler reads a row group once, whatever it is cut into; several would each read all of it.
-        whole = not paced and self._options.shufflers > 1
-        for block in session.blocks_of(self._source, self._attributes, whole_groups=whole):
+        started = time.perf_counter()
+        for block in session.blocks_of(self._source, self._attributes, whole_groups=False):
             if block is None:
                 session.pause()
             else:

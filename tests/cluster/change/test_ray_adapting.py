@@ -80,19 +80,24 @@ def test_with_checkpoints_the_plan_follows_the_stream_and_each_match_is_publishe
     assert left_behind() == []
 
 
-def paced(events: pa.Table, rows: int, every_s: float) -> Iterator[pa.RecordBatch]:
-    for batch in events.to_batches(max_chunksize=rows):
-        yield batch
-        time.sleep(every_s)
-
-
 def test_a_live_stream_changes_its_plan_while_matches_leave(ray_cluster: None) -> None:
     """It is measured once the stream has shown its rates; the first plan goes by the order of the query."""
-    events = stream([(1_000, RARE_C)])
-    adapt = Adapt(every_s=0.05, overhead=1.0, horizon_s=1e6)
-    run = decopa.watch(QUERY, paced(events, 32, 0.03), units=2, adapt=adapt)
+    fed: list[pa.RecordBatch] = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        """Waits between two batches until the plan has changed, however long processes take to start."""
+        after = 0
+        for batch in stream([(6_000, RARE_C)]).to_batches(max_chunksize=32):
+            fed.append(batch)
+            yield batch
+            after += bool(run.summary().switches)
+            if after > 60:
+                return
+            time.sleep(0.0 if after else 0.03)
+
+    run = decopa.watch(QUERY, batches(), units=2, adapt=Adapt(every_s=0.05, overhead=1.0, horizon_s=1e6))
     found = pa.concat_tables(list(run))
-    assert rows_of(found) == rows_of(decopa.run(QUERY, events))
+    assert rows_of(found) == rows_of(decopa.run(QUERY, pa.Table.from_batches(fed)))
     summary = run.summary()
     made = [one for one in summary.switches if one.given_up is None]
     assert made and "the stream was measured" in made[0].reason
