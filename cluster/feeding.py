@@ -17,7 +17,7 @@ from shuffler.rows.events import EventFormat
 from shuffler.source.live.position import Position
 from shuffler.source.pacing import Replay
 from shuffler.source.stopping import StreamStopped
-from shuffler.source.stored_rows import MOST_GROUP_ROWS, RowReader, StoredFile, StoredTrace
+from shuffler.source.stored_rows import MOST_GROUP_ROWS, RowReader, StoredFile, StoredRows, StoredTrace
 from shuffler.source.trace import Block, TraceSource
 
 #: Events in a block; a shuffler has two at a time.
@@ -101,11 +101,14 @@ class BlockSource(Protocol):
         """
         ...
 
-    def stored_blocks(self, attributes: Collection[str], skip: int = 0, *, whole_groups: bool) -> StoredBlocks | None:
+    def stored_blocks(
+        self, attributes: Collection[str], skip: int = 0, *, whole_groups: bool, timed: bool = False
+    ) -> StoredBlocks | None:
         """The same events as rows of files, for shufflers that see the files; None if there are no files to read.
 
         `whole_groups` makes a block of every row group, since reading a part of one takes reading all of it; else
-        blocks are as small as those of `feed_blocks`, for streams that are paced or cut often.
+        blocks are as small as those of `feed_blocks`, for streams that are paced or cut often. Their times are those of
+        the first event of all, unless they are `timed`, which takes reading the column of times.
         """
         ...
 
@@ -143,24 +146,36 @@ class TraceBlocks:
         for block in self._source.blocks(attributes, self._rows, skip=skip):
             yield pack_block(block, self.format)
 
-    def stored_blocks(self, attributes: Collection[str], skip: int = 0, *, whole_groups: bool) -> StoredBlocks | None:
+    def stored_blocks(
+        self, attributes: Collection[str], skip: int = 0, *, whole_groups: bool, timed: bool = False
+    ) -> StoredBlocks | None:
         stored = self._source.stored
         if stored is None:
             return None
         most = MOST_GROUP_ROWS if whole_groups else self._rows
-        return StoredBlocks(stored.files, self._places(stored, attributes, most, skip))
+        return StoredBlocks(stored.files, self._places(stored, attributes, most, skip, timed=timed))
 
-    def _places(self, stored: StoredTrace, attributes: Collection[str], most: int, skip: int) -> Iterator[FeedBlock]:
-        first_row, first_ts, reader = skip, None, RowReader()
+    def _places(
+        self, stored: StoredTrace, attributes: Collection[str], most: int, skip: int, *, timed: bool
+    ) -> Iterator[FeedBlock]:
+        first_row, reader = skip, RowReader()
+        first_ts = last_ts = None
         for rows in stored.places(self._source.format.needed_columns(attributes), most, skip):
             place = Place(self._source.name, first_row)
-            if first_ts is None:
-                ts = self.format.columns.clock
-                head = reader.read(replace(rows, rows=1, columns=(ts,), dictionary=None))
-                first_ts = int(timestamps_us(head.column(ts).chunk(0), ts, place, self.format.columns.unit)[0])
-            # The last time is not read: it matters where a stream settles, which a stored trace does at its end only.
-            yield FeedBlock(rows, rows.rows, place, first_ts, first_ts)
+            if first_ts is None or timed:
+                first_ts = last_ts = self._time_of(reader, rows, 0, place)
+            # Else the last time is not read: it matters where a stream settles, which a stored trace does at its end.
+            if timed:
+                last_ts = self._time_of(reader, rows, rows.rows - 1, place)
+            assert last_ts is not None
+            yield FeedBlock(rows, rows.rows, place, first_ts, last_ts)
             first_row += rows.rows
+
+    def _time_of(self, reader: RowReader, rows: StoredRows, row: int, place: Place) -> int:
+        """The time of one of the rows; the reader keeps the column of times of a row group."""
+        ts = self.format.columns.clock
+        one = reader.read(replace(rows, first=rows.first + row, rows=1, columns=(ts,), dictionary=None))
+        return int(timestamps_us(one.column(ts).chunk(0), ts, place.after(row), self.format.columns.unit)[0])
 
 
 def pack_block(block: Block, form: EventFormat) -> FeedBlock:

@@ -25,7 +25,7 @@ from shuffler.source.stopping import StreamStopped
 from shuffler.source.trace import TraceSource
 
 #: How long a sink waits for matches before it is asked again; also how soon a failure of the feeding thread is noticed.
-_PATIENCE_S = 0.2
+PATIENCE_S = 0.2
 #: How long to wait for the feeding thread when nobody wants the rest.
 _LEAVE_S = 5.0
 
@@ -65,8 +65,7 @@ class RayLive:
             session.await_actors()
             nothing = session.take()
             started = time.perf_counter()
-            feeder = threading.Thread(target=self._feed, args=(session,), name="decopa-feeder", daemon=True)
-            feeder.start()
+            feeder = self._start_feeding(session)
             try:
                 yield from self._collected(deployment, nothing)
                 tables = session.take()
@@ -74,17 +73,25 @@ class RayLive:
                     yield NewMatches(tables, (NOTHING_YET,) * len(tables))
                 self.report = run_report(deployment, session, time.perf_counter() - started)
             finally:
-                self._stopped.set()
-                feeder.join(_LEAVE_S)
+                self._leave(feeder)
+
+    def _start_feeding(self, session: Session) -> threading.Thread:
+        feeder = threading.Thread(target=self._feed, args=(session,), name="decopa-feeder", daemon=True)
+        feeder.start()
+        return feeder
+
+    def _leave(self, feeder: threading.Thread) -> None:
+        self._stopped.set()
+        feeder.join(_LEAVE_S)
 
     def _collected(self, deployment: Deployment, nothing: tuple[pa.Table, ...]) -> Iterator[NewMatches]:
         """Asks all sinks at once and waits for the first that answers, until everything has been fed."""
         parts = sorted(deployment.topology.sink_of)
         place_of = {part: place for place, part in enumerate(parts)}
         finals = [NOTHING_YET] * len(parts)
-        asked = {sink.arriving.remote(_PATIENCE_S): name for name, sink in deployment.sinks.items()}
+        asked = {sink.arriving.remote(PATIENCE_S): name for name, sink in deployment.sinks.items()}
         while asked:
-            call = deployment.first_of(list(asked), _PATIENCE_S)
+            call = deployment.first_of(list(asked), PATIENCE_S)
             self._raise_failure()
             if call is None:
                 continue
@@ -93,7 +100,7 @@ class RayLive:
             for part, final_us in zip(deployment.topology.sink_parts[name], told, strict=True):
                 finals[place_of[part]] = final_us
             if not self._fed.is_set():
-                asked[deployment.sinks[name].arriving.remote(_PATIENCE_S)] = name
+                asked[deployment.sinks[name].arriving.remote(PATIENCE_S)] = name
             if found:
                 tables = list(nothing)
                 for part, table in found.items():
@@ -114,11 +121,15 @@ class RayLive:
                 session.finish()
             except StreamStopped:
                 self.stopped = True
-                session.settle()  # what was fed is worked on; what is open stays open
+                self._stop_feeding(session)
         except BaseException as err:
             self._failure = err
         finally:
             self._fed.set()
+
+    def _stop_feeding(self, session: Session) -> None:
+        """What was fed is worked on; what is open stays open."""
+        session.settle()
 
     def _raise_failure(self) -> None:
         if self._failure is not None:

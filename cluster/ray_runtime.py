@@ -63,7 +63,7 @@ class RayRuntime:
             session.await_actors()
             session.recorder = recorder
             if watch is not None:
-                session.watch = lambda: _look(deployment, watch)
+                session.watch = lambda: look_at(deployment, watch)
             if recorder is not None:
                 recorder.look(deployment, 0)  # curves begin at nothing
             started, paced = time.perf_counter(), self._options.replay.is_paced
@@ -79,7 +79,8 @@ class RayRuntime:
             return replace(report, matches=session.outcomes(), began_at=started)
 
 
-def _look(deployment: Deployment, watch: Watching) -> None:
+def look_at(deployment: Deployment, watch: Watching) -> None:
+    """Shows a watch what the operators have done so far, if it is time."""
     if watch.due:
         topology = deployment.topology
         units = _units_by_part(topology, deployment.statuses())
@@ -94,14 +95,15 @@ def run_report(deployment: Deployment, session: Session, seconds: float) -> RayR
         (),
         session.events,
         seconds,
-        _operator_reports(deployment.topology, statuses, seconds),
+        operator_reports(deployment.topology, statuses, seconds),
         tuple(statuses),
         tuple(deployment.shuffler_statuses()),
         max(latencies, key=lambda one: one.p99_s, default=LatencySummary()),
     )
 
 
-def _operator_reports(topology: Topology, statuses: list[UnitStatus], seconds: float) -> tuple[OperatorReport, ...]:
+def operator_reports(topology: Topology, statuses: list[UnitStatus], seconds: float) -> tuple[OperatorReport, ...]:
+    """What the operators of all parts did, within `seconds`."""
     units = _units_by_part(topology, statuses)
     return tuple(report for part, mine in enumerate(units) for report in _part_reports(topology, part, mine, seconds))
 

@@ -55,8 +55,9 @@ class Stepping(Protocol):
 class Following(Protocol):
     """Whoever follows the stream block by block, such as another plan that is to take over."""
 
-    def between_blocks(self) -> None:
-        """Called where the stream may be cut: nothing is fed until this returns."""
+    def between_blocks(self, next_us: int | None = None) -> None:
+        """Called where the stream may be cut: nothing is fed until this returns. The next event is at `next_us`, where
+        that is known."""
         ...
 
     def fed(self, block: FeedBlock, ordinal: int, number: int) -> None:
@@ -158,10 +159,12 @@ class Session:
 
     def feed(self, block: FeedBlock) -> None:
         if self.follower is not None:
-            self.follower.between_blocks()
+            # Once there is room: another plan, which is fed the same blocks, has had time for the last one.
+            self._wait_for_room(self._next_name, _BLOCKS_IN_FLIGHT)
+            self.follower.between_blocks(block.first_ts)
         if self._start is None:
             self._start = ReplayStart(machine_time_s(), block.first_ts, self.events)
-        name = self._names[self.blocks % len(self._names)]
+        name = self._next_name
         self._wait_for_room(name, _BLOCKS_IN_FLIGHT)
         shuffler = self._deployment.shufflers[name]
         self._calls[name].append(
@@ -176,6 +179,11 @@ class Session:
         if self.follower is not None:
             self.follower.fed(block, self.events - block.rows, self.blocks - 1)
         self._step()
+
+    @property
+    def _next_name(self) -> str:
+        """The shuffler whose turn it is."""
+        return self._names[self.blocks % len(self._names)]
 
     def pause(self) -> None:
         """The stream has nothing for the moment: passes on what waits, once, and does what is due."""
@@ -192,8 +200,10 @@ class Session:
     ) -> Iterator[FeedBlock | None]:
         """The blocks from the present place in the stream on. Where all shufflers see the files of a stored trace, they
         read it themselves: the driver hands out work then, and no event passes through it."""
-        stored = source.stored_blocks(attributes, self.events, whole_groups=whole_groups)
-        if stored is not None and self.follower is None:  # who follows wants to know the time of every block
+        timed = self.follower is not None  # who follows wants to know the times of every block
+        stored = source.stored_blocks(attributes, self.events, whole_groups=whole_groups, timed=timed)
+        # Who follows wants small blocks: one shuffler reads a row group once for all of them, several would each do so.
+        if stored is not None and not (timed and len(self._names) > 1):
             shufflers = self._deployment.shufflers
             if all(self._ask(shuffler.sees, name, stored.files) for name, shuffler in shufflers.items()):
                 return stored.blocks

@@ -144,6 +144,7 @@ def run_with_checkpoints(
     trace: TraceOptions = _NO_TRACE,
     limits: Limits = _NO_LIMITS,
     ray: RayOptions = _NO_RAY,
+    adapt: Adapt | None = None,
     watch: Watch | None = None,
 ) -> CheckpointedRun:
     """Every match of the query in a trace or stream, on Ray, published in the folder or topic `out` part by part.
@@ -151,7 +152,7 @@ def run_with_checkpoints(
     `events` is a stored trace, or the address of a stream that can be read again, such as kafka://host:9092/topic.
 
     Parts appear with checkpoints: readers see each match once, whatever dies in between. If the folder of checkpoints
-    holds one of this run already, the run continues from there.
+    holds one of this run already, the run continues from there. With `adapt` the plan follows the stream.
     """
     from decopa.runs.checkpointed import run_checkpointed
 
@@ -159,6 +160,7 @@ def run_with_checkpoints(
         _spec(units, strategy, "ray", planning, replace(trace, path=str(events)), limits, ray),
         output=out if isinstance(out, Output) else Output(str(out)),
         checkpoints=checkpoint if isinstance(checkpoint, Checkpoints) else Checkpoints(str(checkpoint)),
+        adapt=adapt,
     )
     return run_checkpointed(spec, as_workload(query), watch=watch).outcome
 

@@ -9,6 +9,7 @@ the new side leaves no trace.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
@@ -19,6 +20,7 @@ from typing import Any, Protocol
 
 import ray
 
+from actors.reports import OperatorReport
 from actors.sinks.outlet import check_rows_only
 from cluster.change.history import DEFAULT_MAX_BYTES, BlockRing, HistoryGone
 from cluster.change.outcome import ChangeAbandoned, Switched
@@ -26,18 +28,22 @@ from cluster.change.successor import FedBlock, Successor
 from cluster.checkpoint.coordinator import Side
 from cluster.deployment import Deployment
 from cluster.feeding import FeedBlock
+from cluster.ray_runtime import operator_reports
 from cluster.session import Session, StreamPlace
-from decopa.errors import DecoPaError
+from decopa.errors import DecoPaError, DeployError
 from decopa.planning.history import history_us, history_windows
 from decopa.planning.plan import Plan
 from decopa.planning.validate import check_structure
 from shuffler.routing.table import NOTHING_YET
 
+_LOG = logging.getLogger("decopa")
 #: A plan that is not level with the running one by then is given up.
 PATIENCE_S = 60.0
 #: How long the stream may wait between two blocks for a new plan that is about to be level.
 _SHORT_WAIT_S = 0.01
 _LOOK_S = 0.005
+#: How long a stream that waits for its new plan waits for places, which others may hold for long.
+_PLACING_S = 2.0
 
 
 class Cutting(Protocol):
@@ -119,9 +125,14 @@ class PlanChanges:
         self._ring: BlockRing[FedBlock] | None = None
         self._successor: tuple[Successor, _Request] | None = None
         self._retiring: _Retiring | None = None
+        #: A change that a loss has met between its cut and its end: what the run continues with decides about it.
+        self._interrupted: _Retiring | None = None
         self._stopping: list[threading.Thread] = []
+        self._began_s = time.monotonic()
         #: The changes that were made.
         self.made: list[Switched] = []
+        #: What the operators of the plans before did.
+        self.earlier: list[OperatorReport] = []
 
     # ------------------------------------------------------------- for those who change the plan
 
@@ -131,6 +142,8 @@ class PlanChanges:
 
     def change(self, plan: Plan, begin_us: Mapping[str, int] | None = None) -> Future[Switched]:
         request = _Request(plan, begin_us or {})
+        if not self.is_idle:
+            _LOG.warning("a change of plan waits until the one under way is made")
         self._requests.append(request)
         return request.result
 
@@ -145,24 +158,35 @@ class PlanChanges:
         """Whether no change is under way or waits for its turn."""
         return self._successor is None and self._retiring is None and not self._requests
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether all that plans before the present one did is in `earlier`."""
+        return self._retiring is None and not any(thread.is_alive() for thread in self._stopping)
+
     # ------------------------------------------------------------- for the runtime
 
     def follow(self, session: Session, cutting: Cutting, deploy: Callable[[Plan], Deployment]) -> None:
         """Begins with a session; `deploy` makes the actors of a plan, which are not started yet."""
         self._session, self._cutting, self._deploy = session, cutting, deploy
         self._plan, self._ring = session.deployment.topology.plan, None
+        self._began_s = time.monotonic()
         session.follower = self
+        if self._interrupted is not None:
+            interrupted, self._interrupted = self._interrupted, None
+            if interrupted.request.plan == self._plan:
+                self._complete(interrupted)
+            else:
+                interrupted.request.result.set_exception(
+                    ChangeAbandoned("the plan was not changed: a process was lost while the new plan took over")
+                )
 
     def leave(self) -> None:
         """The session is over: what is under way is given up, and no actor is left of it."""
         if self._successor is not None:
             self._abandon("the run ended or was taken up again before the new plan took over")
         if self._retiring is not None:
-            retiring, self._retiring = self._retiring, None
-            retiring.old.deployment.stop()
-            retiring.request.result.set_exception(
-                ChangeAbandoned("the run ended or was taken up again while the plan changed")
-            )
+            self._interrupted, self._retiring = self._retiring, None
+            self._interrupted.old.deployment.stop()
         for thread in self._stopping:
             thread.join()
         self._stopping = []
@@ -170,6 +194,9 @@ class PlanChanges:
     def close(self) -> None:
         """The run is over."""
         self.leave()
+        if self._interrupted is not None:
+            interrupted, self._interrupted = self._interrupted, None
+            interrupted.request.result.set_exception(ChangeAbandoned("the run ended while the plan changed"))
         while self._requests:
             self._requests.popleft().result.set_exception(ChangeAbandoned("the run ended before the change was made"))
 
@@ -191,7 +218,9 @@ class PlanChanges:
         queries = [part.query for part in self._plan.parts]
         return max([self._keep_us, *(history_windows(one, sliced=True) * one.window_us for one in queries)])
 
-    def between_blocks(self) -> None:
+    def between_blocks(self, next_us: int | None = None) -> None:
+        # A cut between events of one time would leave matches of equal times to both sides, in no certain order.
+        tied = next_us is not None and next_us == self._session.last_ts
         if self._successor is None and self._retiring is None and self._requests:
             self._begin(self._requests.popleft())
         began_s = time.perf_counter()
@@ -202,11 +231,11 @@ class PlanChanges:
                 self._abandon(str(successor.failure), successor.failure)
             elif self._cutting.obstacle is not None:
                 self._abandon(self._cutting.obstacle)
-            elif self._cutting.can_cut and successor.is_level(_SHORT_WAIT_S if successor.is_near else 0.0):
+            elif not tied and self._cutting.can_cut and successor.is_level(_SHORT_WAIT_S if successor.is_near else 0.0):
                 self._cut(successor, request, began_s)
             elif successor.age_s > self._patience_s:
                 self._abandon(f"the new plan was not where the running one is within {self._patience_s:.0f} s")
-            elif self._waits:
+            elif self._waits and not tied and (successor.is_placed or successor.age_s < _PLACING_S):
                 self._session.idle(_LOOK_S)
             else:
                 return
@@ -225,7 +254,8 @@ class PlanChanges:
         if not retiring.stopped and self._cutting.is_done_with(old):
             retiring.stopped = True
             self._told("retiring", old)
-            self._later(old.stop)
+            ran_s, self._began_s = retiring.cut_s - self._began_s, retiring.cut_s
+            self._later(lambda: self._stop(old, ran_s))
         if retiring.stopped and self._cutting.is_settled:
             self._complete(retiring)
 
@@ -285,6 +315,15 @@ class PlanChanges:
         made = replace(before, stall_s=stall_s)
         self.made.append(made)
         retiring.request.result.set_result(made)
+
+    def _stop(self, old: Deployment, ran_s: float) -> None:
+        """Ends the actors of a plan that has been replaced, once they have told what they did."""
+        try:
+            self.earlier += operator_reports(old.topology, old.statuses(), ran_s)
+        except DeployError:  # one has died just now; nobody needs it any more
+            pass
+        finally:
+            old.stop()
 
     def _later(self, stop: Callable[[], None]) -> None:
         """Stops actors in a thread: it takes some calls to Ray, for which no event need wait."""

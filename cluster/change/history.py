@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
@@ -49,8 +50,8 @@ class History(Protocol[T]):
 class BlockRing(Generic[T]):
     """Blocks of events as far back as `reach_us` before the last one, and no more than `max_bytes` of them.
 
-    The newest block always stays. Where the limit takes blocks that `reach_us` would keep, a change that needs them is
-    refused (`since`); the run itself does not need them.
+    One thread adds blocks, others may ask for the last ones. The newest block always stays. Where the limit takes
+    blocks that `reach_us` would keep, a change that needs them is refused (`since`); the run does not need them.
     """
 
     def __init__(self, reach_us: int, max_bytes: int = DEFAULT_MAX_BYTES, *, from_us: int = NOTHING_YET) -> None:
@@ -60,13 +61,16 @@ class BlockRing(Generic[T]):
         self.bytes = 0
         #: The time of the newest event that is not here any more; none is missing after it.
         self._gone_us = from_us
+        self._changing = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._blocks)
 
     def last(self, from_us: int, most: int, rows: Callable[[T], int]) -> list[T]:
         found: list[T] = []
-        for block, last_us, _ in reversed(self._blocks):
+        with self._changing:
+            newest_first = list(reversed(self._blocks))
+        for block, last_us, _ in newest_first:
             if last_us < from_us or most <= 0:
                 break
             found.append(block)
@@ -75,11 +79,13 @@ class BlockRing(Generic[T]):
 
     def add(self, block: T, last_us: int, size: int) -> None:
         """Takes the next block, whose last event is at `last_us`, and drops those that nobody needs any more."""
-        self._blocks.append((block, last_us, size))
-        self.bytes += size
-        while len(self._blocks) > 1 and (self._blocks[0][1] < last_us - self.reach_us or self.bytes > self._max_bytes):
-            _, self._gone_us, dropped = self._blocks.popleft()
-            self.bytes -= dropped
+        with self._changing:
+            self._blocks.append((block, last_us, size))
+            self.bytes += size
+            oldest_us = last_us - self.reach_us
+            while len(self._blocks) > 1 and (self._blocks[0][1] < oldest_us or self.bytes > self._max_bytes):
+                _, self._gone_us, dropped = self._blocks.popleft()
+                self.bytes -= dropped
 
     def reaches(self, from_us: int) -> bool:
         """Whether all events from this time on are here."""

@@ -45,12 +45,13 @@ class Adaptable(Changeable, Protocol):
         """Events that were fed so far."""
         ...
 
-    def counters(self, at_s: float) -> Reading:
-        """All counters now, by the clock `at_s`. They may begin anew with each plan."""
+    def counters(self, at_s: float) -> Reading | None:
+        """All counters now, by the clock `at_s`; None while processes are being asked for them: the next call may have
+        them. They may begin anew with each plan."""
         ...
 
     def last_events(self, span_us: int, most: int) -> EventColumns:
-        """The events of the last `span_us`, or the last `most` of them."""
+        """The events of the last `span_us`, or the last `most` of them; may be asked for from another thread."""
         ...
 
 
@@ -104,21 +105,39 @@ class AdaptLoop:
         self._next_s: float | None = None
         self._began_s = self._looked_s = time.perf_counter()
         self._spent_s = 0.0
+        #: Whether counters that were asked for are on their way.
+        self.is_looking = False
         self._weighing: Future[Decision | None] | None = None
         self._changing: tuple[Decision, Future[Switched]] | None = None
+        self._ts_us = 0
         self._audited = 0
         #: What has been changed so far, and what was given up.
         self.switches: list[PlanSwitch] = []
         #: Looks so far, and how many of them led to a closer one.
         self.looks = self.suspicions = 0
 
+    @property
+    def plan(self) -> Plan:
+        """The plan that works on the stream now."""
+        return self._run.plan
+
+    def waited(self, seconds: float) -> None:
+        """The stream has stood still for this long for the loop, which then looks less often."""
+        self._spent_s += seconds
+
+    @property
+    def is_weighing(self) -> bool:
+        """Whether it is being measured and planned what another plan would bring."""
+        return self._weighing is not None
+
     def step(self, ts_us: int) -> None:
         """Does what is due, after events up to this time were fed."""
+        self._ts_us = ts_us
         if self._changing is not None:
             self._follow(*self._changing, ts_us)
         elif self._weighing is not None:
             self._decide(self._weighing, ts_us)
-        elif self._is_due(ts_us):
+        elif self.is_looking or self._is_due(ts_us):
             began_s = time.perf_counter()
             suspicion = self._look(ts_us)
             self._looked_s = time.perf_counter()
@@ -133,22 +152,38 @@ class AdaptLoop:
         if self._next_s is not None and now_s < self._next_s:
             return False
         real_s = time.perf_counter()
-        if self._spent_s > self._overhead * (real_s - self._began_s) and real_s - self._looked_s < self._every_s:
-            return False
-        self._next_s = now_s + self._every_s
-        return True
+        is_costly = self._spent_s > self._overhead * (real_s - self._began_s)
+        return not is_costly or real_s - self._looked_s >= self._every_s
 
     def _look(self, ts_us: int) -> Suspicion | None:
+        now_s = self._clock.now_s(ts_us)
+        reading = self._run.counters(now_s)
+        self.is_looking = reading is None
+        if reading is None:
+            return None
+        self._next_s = now_s + self._every_s
         self.looks += 1
         if self.looks == 1:
-            self.monitor.past = replace(self.monitor.past, began_s=self._clock.now_s(ts_us))
-        suspicion = self.monitor.look(self._run.counters(self._clock.now_s(ts_us)))
+            self.monitor.past = replace(self.monitor.past, began_s=now_s)
+        suspicion = self.monitor.look(reading)
         for audit in self.monitor.audits[self._audited :]:
             self.switches[-1] = replace(self.switches[-1], promised=audit.predicted, measured=audit.measured)
             self._note({"kind": "audit", "promised": audit.predicted, "measured": audit.measured})
             self._tell(f"change of plan {self.switches[-1]}")
         self._audited = len(self.monitor.audits)
         return suspicion
+
+    def taken_up(self, plan: Plan) -> None:
+        """The run continues after a loss, with this plan. Its counters begin anew, and so does what they are compared
+        with; a decision that was being made is forgotten."""
+        if self._weighing is not None:
+            weighing, self._weighing = self._weighing, None
+            if weighing.result() is not None:
+                self.monitor.given_up(self._clock.now_s(self._ts_us))
+        if self._changing is not None:
+            self._follow(*self._changing, self._ts_us)
+        self.monitor.taken_up(plan)
+        self._next_s, self.is_looking = None, False
 
     # --------------------------------------------------------------- deciding
 

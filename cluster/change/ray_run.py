@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 
 import pyarrow as pa
@@ -16,8 +15,9 @@ from cluster.change.driver_cut import DriverCut
 from cluster.checkpoint.recovery import failures_told_once
 from cluster.deployment import Deployment
 from cluster.feeding import BlockSource
+from cluster.local import Watching
 from cluster.options import RayOptions
-from cluster.ray_runtime import RayRun, run_report
+from cluster.ray_runtime import RayRun, look_at, run_report
 from cluster.recorder import Recorder
 from cluster.session import Progress, Session
 from decopa.planning.plan import Plan
@@ -37,6 +37,7 @@ class ChangingRayRuntime:
         check_structure(plan)
         self._source, self._changes, self._limits, self._options = source, changes, limits, options
         self.topology = Topology(plan, options.shufflers, sinks=options.sinks)
+        self._shown = plan
         schema = source.format.schema
         self._attributes = needed_attributes([bind(part.query, schema) for part in plan.parts], schema)
 
@@ -45,12 +46,9 @@ class ChangingRayRuntime:
         return Deployment(topology, self._source.format, self._limits, self._options)
 
     def run(
-        self,
-        progress: Progress | None = None,
-        recorder: Recorder | None = None,
-        watch: Callable[[Session], None] | None = None,
+        self, progress: Progress | None = None, recorder: Recorder | None = None, watch: Watching | None = None
     ) -> RayRun:
-        """Reads the source to its end; `watch` is called now and then, and may ask for changes or end the run."""
+        """Reads the source to its end; a `watch` looks at the operators while the run is going, and may end it."""
         session = Session(self._deployment(self.topology.plan).__enter__(), progress)
         try:
             with failures_told_once():  # actors that are stopped in the middle of a call are no failure
@@ -59,17 +57,17 @@ class ChangingRayRuntime:
             self._changes.close()
             session.deployment.stop()
 
-    def _run(self, session: Session, recorder: Recorder | None, watch: Callable[[Session], None] | None) -> RayRun:
+    def _run(self, session: Session, recorder: Recorder | None, watch: Watching | None) -> RayRun:
         session.await_actors()
         session.recorder = recorder
         if watch is not None:
-            session.watch = lambda: watch(session)
+            session.watch = lambda: self._show(session, watch)
         cuts = DriverCut(session.deployment, same_queries=True)
         self._changes.follow(session, cuts, self._deployment)
         if recorder is not None:
             recorder.look(session.deployment, 0)
-        started, paced = time.perf_counter(), self._options.replay.is_paced
-        for block in session.blocks_of(self._source, self._attributes, whole_groups=not paced):
+        started = time.perf_counter()
+        for block in session.blocks_of(self._source, self._attributes, whole_groups=False):
             if block is None:
                 session.pause()
             else:
@@ -78,13 +76,23 @@ class ChangingRayRuntime:
         if recorder is not None:
             recorder.look(session.deployment, session.events, last=True)
         report = run_report(session.deployment, session, time.perf_counter() - started)
-        return replace(report, matches=self._matches(session, cuts))
+        return replace(report, matches=self._matches(session, cuts), began_at=started)
+
+    def _show(self, session: Session, watch: Watching) -> None:
+        """Shows the operators of the present plan to a watch, which learns of another plan first."""
+        plan = session.deployment.topology.plan
+        if plan is not self._shown:
+            if not self._changes.is_counted:
+                return
+            self._shown = plan
+            watch.plan_changed(plan, self._changes.earlier)
+        look_at(session.deployment, watch)
 
     def _matches(self, session: Session, cuts: DriverCut) -> tuple[pa.Table, ...]:
         """Those of all plans, a table for each part that the last one reports.
 
-        Each plan's are in canonical order. Of matches with equal times on both sides of a cut those of the earlier plan
-        come first.
+        Each plan's are in canonical order. A cut lies between events of different times, so that no matches on its two
+        sides have equal times.
         """
         plan = session.deployment.topology.plan
         last = dict(zip(reported(plan), session.take(), strict=True))

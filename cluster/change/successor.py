@@ -17,11 +17,12 @@ from cluster.draining import DrainWatch
 from cluster.feeding import FeedBlock
 from cluster.session import Session, StreamPlace
 from shuffler.source.pacing import Replay
+from shuffler.source.stored_rows import StoredRows
 
 #: How long to wait for the thread of a successor that nobody wants any more.
 _LEAVE_S = 10.0
-#: Bytes of a row that the driver holds a reference to; its size is not known here.
-_ROW_BYTES = 64
+#: Bytes of a row that the driver holds a reference to; its size is not known here. And of a place in a file.
+_ROW_BYTES, _PLACE_BYTES = 64, 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,8 @@ class FedBlock:
     @property
     def size(self) -> int:
         content: Any = self.block.content
+        if isinstance(content, StoredRows):
+            return _PLACE_BYTES
         return int(content.size) if isinstance(content, pa.Buffer) else self.block.rows * _ROW_BYTES
 
 
@@ -61,6 +64,8 @@ class Successor:
         self._side: Side | None = None
         self._changed = threading.Condition()
         self._idle = self._left = self._settled = self._abandoned = False
+        #: Whether there was room for its actors.
+        self.is_placed = False
         self._failure: BaseException | None = None
         self._began_s = time.monotonic()
         #: Events that it was fed although the running plan had worked on them before it was asked for.
@@ -118,6 +123,7 @@ class Successor:
     def _build(self) -> None:
         try:
             self._deployment.__enter__()
+            self.is_placed = True
             self._told("starting", self._deployment)
             self._session = session = Session(self._deployment)
             session.watch = self._check_wanted

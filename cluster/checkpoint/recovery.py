@@ -69,6 +69,8 @@ class CheckpointedRun:
     given_up: list[str] = field(default_factory=list)
     #: Whether it was stopped before the end of the stream; it can go on.
     stopped: bool = False
+    #: The changes of its plan that it has decided on itself, see `cluster.change.switches`.
+    switches: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,9 @@ class SparkBlocks:
     def replayable(self) -> bool:
         return True
 
-    def stored_blocks(self, attributes: Collection[str], skip: int = 0, *, whole_groups: bool) -> None:
+    def stored_blocks(
+        self, attributes: Collection[str], skip: int = 0, *, whole_groups: bool, timed: bool = False
+    ) -> None:
         """Blocks lie in Ray's object store already."""
 
     def feed_blocks(

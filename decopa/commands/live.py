@@ -90,11 +90,12 @@ def _ray_for(prepared: Prepared, progress: Progress, *, quiet: bool) -> Iterator
         return
     from cluster.placement import places_needed
     from cluster.ray_session import ray_session
+    from decopa.runs.adapting import places_to_adapt
     from shuffler.routing.topology import Topology
 
     address = prepared.spec.ray.address
     progress.phase("connecting to Ray" if address else "starting Ray")
-    places = places_needed(Topology(prepared.plan, prepared.spec.ray.shufflers))
+    places = places_to_adapt(prepared, places_needed(Topology(prepared.plan, prepared.spec.ray.shufflers)))
     with ray_session(address=address, cpus=places) as dashboard:
         if dashboard is not None and not quiet:
             progress.clear()

@@ -8,6 +8,7 @@ import statistics as numbers
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -98,7 +99,12 @@ def _watch(progress: Progress, recorder: Recorder | None, stop: threading.Event,
         back = f"back at checkpoint {recovery.checkpoint} in {recovery.seconds:.1f} s{noticed}"
         tell("recovered", f"{recovery.lost} was lost; {back}")
 
-    return Watch(progress, progress.phase, recorder=recorder, recovered=None if quiet else show_recovery, stop=stop)
+    def show_change(line: str) -> None:
+        progress.clear()
+        tell("change", line)
+
+    watch = Watch(progress, progress.phase, recorder=recorder, stop=stop)
+    return watch if quiet else replace(watch, recovered=show_recovery, changed=show_change)
 
 
 @contextmanager

@@ -113,6 +113,9 @@ def _ask(args: argparse.Namespace, change: RuleChange) -> None:
 
     folder = RuleFolder(args.folder)
     number = folder.ask(change)
+    before = [one for one, _ in folder.asked() if one < number and one not in folder.answers()]
+    if before and folder.is_watched:
+        tell("queued", f"change {number} waits for {len(before)} before it")
     ends_s = time.monotonic() + args.wait
     while True:
         answer = folder.answers().get(number)

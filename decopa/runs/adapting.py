@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from actors.sinks.outlet import OutletSpec
-from cluster.change.loop import Adaptable, AdaptLoop, Clock
+from cluster.change.loop import Adaptable, AdaptLoop, Clock, InBackground, at_once
 from cluster.change.runtime import AdaptingRuntime
 from cluster.local import Watching
 from cluster.pipeline import TABLE
@@ -21,6 +22,13 @@ from decopa.planning.history import history_us, uncertain_windows
 from decopa.planning.plan import Plan
 from decopa.runs.planning import DEFAULT_STRATEGY
 from decopa.runs.prepare import Prepared
+from decopa.runs.support import Way
+
+if TYPE_CHECKING:
+    from cluster.change.adapting import AdaptingChanges
+
+#: While a plan changes on Ray, two run, and the places of one before them may not be free yet.
+_PLANS_AT_A_TIME = 3
 
 
 def adapting_runtime(
@@ -48,12 +56,48 @@ def adapting_runtime(
     )
 
 
+def adapting_changes(
+    prepared: Prepared, adapt: Adapt, *, tell: Callable[[str], None] = lambda line: None
+) -> AdaptingChanges:
+    """Who changes the plan of a run on Ray, with the loop that decides."""
+    from cluster.change.adapting import AdaptingChanges
+
+    unpaced = _is_unpaced(prepared)
+    return AdaptingChanges(
+        prepared.plan,
+        prepared.source.format,
+        lambda run, in_background: adapt_loop(prepared, adapt, run, tell=tell, in_background=in_background),
+        timed=not unpaced,
+        waits=unpaced,
+        max_history_bytes=adapt.max_history_bytes,
+    )
+
+
+def places_to_adapt(prepared: Prepared, places: int, *, others: bool = False) -> int:
+    """CPUs of a Ray that is started for a run whose plan takes `places`. If it adapts, or `others` change its plan,
+    there is room for another one beside it."""
+    adapt = prepared.spec.adapt
+    if adapt is None and not others:
+        return places
+    most = 0 if adapt is None or adapt.units is None else adapt.units[1] + prepared.spec.ray.shufflers
+    return _PLANS_AT_A_TIME * max(places, most)
+
+
+def _is_unpaced(prepared: Prepared) -> bool:
+    """Whether a stored trace is read as fast as it can be: nobody waits for its matches."""
+    return not prepared.events.live and not prepared.spec.ray.replay.is_paced
+
+
 def adapt_loop(
-    prepared: Prepared, adapt: Adapt, run: Adaptable, *, tell: Callable[[str], None] = lambda line: None
+    prepared: Prepared,
+    adapt: Adapt,
+    run: Adaptable,
+    *,
+    tell: Callable[[str], None] = lambda line: None,
+    in_background: InBackground = at_once,
 ) -> AdaptLoop:
     """The loop for a run on any runtime: event time is its clock where a stored trace is read as fast as it can be."""
-    planning, live = prepared.spec.planning, prepared.events.live
-    by_events = not live and not prepared.spec.ray.replay.is_paced
+    planning = prepared.spec.planning
     pricing = Pricing(planning.capacity, planning.reading)
     known = _per_branch(prepared)
     monitor = Monitor(
@@ -66,13 +110,15 @@ def adapt_loop(
     )
     units = adapt.unit_range or planning.units or 1
     strategy = _strategy(prepared)
-    whole = not live  # what takes the matches of a stored trace has seen them all
+    # Some matches are out already: of a stored trace in one process, and where checkpoints publish them.
+    out = prepared.way in (Way.LOCAL, Way.CHECKPOINTS, Way.LIVE_CHECKPOINTS)
 
     def replan(running: Plan, statistics: Sequence[Statistics], speed: float) -> list[Plan]:
         plans = candidate_plans(running, statistics, pricing, units=units, strategy=strategy, speed=speed)
-        return [plan for plan in plans if not (whole and _differs_where_uncertain(running, plan))]
+        return [plan for plan in plans if not (out and _differs_where_uncertain(running, plan))]
 
-    return AdaptLoop(run, monitor, replan, adapt, Clock(by_events), known=known, tell=tell)
+    clock = Clock(by_events=_is_unpaced(prepared))
+    return AdaptLoop(run, monitor, replan, adapt, clock, known=known, in_background=in_background, tell=tell)
 
 
 def _per_branch(prepared: Prepared) -> list[Statistics]:

@@ -22,6 +22,7 @@ from decopa.choices import DEFAULT_TIME_UNITS
 from decopa.errors import CheckpointError
 from decopa.planning.plan import Plan
 from decopa.query.query import Query
+from decopa.runs.adapting import adapting_changes, places_to_adapt
 from decopa.runs.early_ray import EarlyRay
 from decopa.runs.execute import completed
 from decopa.runs.flows import with_flows
@@ -41,6 +42,8 @@ class FinishedRun:
 
     prepared: Prepared
     outcome: CheckpointedRun
+    #: The plan that it had in the end.
+    plan: Plan
 
     def result(self) -> RunResult | None:
         """What the last attempt did, with the number of matches that all attempts published; None if the run had
@@ -53,9 +56,10 @@ class FinishedRun:
             found.events,
             found.seconds,
             found.operators,
-            self.prepared.plan,
+            self.plan,
             latency=found.latency,
             published=self.outcome.published.matches,
+            switches=self.outcome.switches,
         )
         return completed(result, self.prepared)
 
@@ -94,7 +98,7 @@ def run_checkpointed(
         if saved is None:
             chosen = replace(spec.planning, plan=prepared.plan, statistics=None)
             store.write_run(to_document(replace(spec, planning=chosen), queries))
-        return FinishedRun(prepared, _run(prepared, watch, early, changing))
+        return _run(prepared, watch, early, changing)
 
 
 def resume_checkpointed(
@@ -131,7 +135,7 @@ def resume_checkpointed(
     )
     with EarlyRay(address) as early:
         prepared = prepare(_reading(spec, saved), queries, phase=watch.phase, checked=early.begin)
-        return FinishedRun(prepared, _run(prepared, watch, early, changing))
+        return _run(prepared, watch, early, changing)
 
 
 def _check_place(location: str, address: str | None) -> None:
@@ -144,7 +148,9 @@ def _check_place(location: str, address: str | None) -> None:
 def _with_absolute_paths(spec: RunSpec) -> RunSpec:
     """`resume` may be called from another folder."""
     assert spec.trace.path is not None and spec.output is not None
-    trace, bad_rows, lateness = spec.trace, spec.trace.bad_rows, spec.trace.lateness
+    trace, bad_rows, lateness, adapt = spec.trace, spec.trace.bad_rows, spec.trace.lateness, spec.adapt
+    if adapt is not None and adapt.log is not None:
+        adapt = replace(adapt, log=_resolved(adapt.log))
     if bad_rows.file is not None:
         bad_rows = replace(bad_rows, file=bad_rows.file.resolve())
     if lateness.file is not None:
@@ -154,6 +160,7 @@ def _with_absolute_paths(spec: RunSpec) -> RunSpec:
         spec,
         trace=replace(trace, path=path, bad_rows=bad_rows, lateness=lateness),
         output=replace(spec.output, path=_resolved(spec.output.path)),
+        adapt=adapt,
     )
 
 
@@ -204,14 +211,18 @@ def _reading(spec: RunSpec, saved: Manifest | None) -> RunSpec:
     return replace(spec, trace=replace(spec.trace, bad_rows=replace(spec.trace.bad_rows, file=None)))
 
 
-def _run(
-    prepared: Prepared, watch: Watch, early: EarlyRay, changing: Callable[[Plan], Changing] | None
-) -> CheckpointedRun:
+def _run(prepared: Prepared, watch: Watch, early: EarlyRay, changing: Callable[[Plan], Changing] | None) -> FinishedRun:
     spec, queries = prepared.spec, prepared.queries
     assert spec.checkpoints is not None and spec.output is not None
+    adapting = None
+    rows = rows_per_block(spec.ray.replay)
+    if changing is None and spec.adapt is not None:
+        adapting = adapting_changes(prepared, spec.adapt, tell=watch.changed)
+        rows = min(rows, spec.ray.batch_size)  # plans change between two blocks
+    changes = adapting if changing is None else changing(prepared.plan)
     runtime = CheckpointedRuntime(
         prepared.plan,
-        prepared.events.blocks(rows_per_block(spec.ray.replay), spec.checkpoints.every_s),
+        prepared.events.blocks(rows, spec.checkpoints.every_s),
         merge=lambda tables: result_table(queries, tables),
         output=_output_of(spec.output, spec.checkpoints),
         checkpoints=spec.checkpoints,
@@ -219,16 +230,18 @@ def _run(
         options=with_flows(prepared),
         recovered=watch.recovered,
         stop=watch.stop,
-        changes=None if changing is None else changing(prepared.plan),
+        changes=changes,
     )
     watch.phase("connecting to Ray" if spec.ray.address else "starting Ray")
-    # While the plan changes, two of them run.
-    places = places_needed(runtime.topology) * (1 if changing is None else 3)
+    places = places_to_adapt(prepared, places_needed(runtime.topology), others=changing is not None)
     with early.session(places) as dashboard:
         if dashboard is not None:
             watch.dashboard(dashboard)
         watch.phase("starting the units")
-        return runtime.run(watch.progress, watch.recorder)
+        outcome = runtime.run(watch.progress, watch.recorder)
+    if adapting is not None:
+        outcome.switches = tuple(adapting.loop.switches)
+    return FinishedRun(prepared, outcome, runtime.topology.plan)
 
 
 def _output_of(output: Output, checkpoints: Checkpoints) -> MatchOutput:

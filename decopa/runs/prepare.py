@@ -97,7 +97,7 @@ def prepare(
     check_alternatives(queries, way)
     check_delivery(spec, queries, way)
     check_limit_policy(spec, way)
-    check_adapt(spec)
+    check_adapt(spec, queries, way)
     absent = _absent_types(queries, opened.source, required=spec.trace.require_types)
     _check_conditions(queries, opened)
     checked()
@@ -205,7 +205,7 @@ def check_limit_policy(spec: RunSpec, way: Way) -> None:
         raise DecoPaError("--on-limit drop-query goes with one output file, not with a folder of parts")
 
 
-def check_adapt(spec: RunSpec) -> None:
+def check_adapt(spec: RunSpec, queries: Sequence[Query], way: Way) -> None:
     """Refuses what cannot be built again in the middle of a stream, or could not be undone."""
     if spec.adapt is None:
         return
@@ -215,6 +215,16 @@ def check_adapt(spec: RunSpec) -> None:
         )
     if spec.limits.on_limit == "drop-query":
         raise DecoPaError("--adapt and --on-limit drop-query exclude each other: a plan is changed as a whole")
+    if way is Way.RAY:
+        # At a cut the sinks hand matches over; figures and files are made in the units, which end with their plan.
+        folder = spec.output is not None and spec.output.is_folder
+        figures = any(query.summary is not None for query in queries)
+        what = "--out none" if spec.count else "a folder of matches" if folder else "RETURN with aggregates"
+        if spec.count or folder or figures:
+            raise DecoPaError(
+                f"--adapt on Ray hands over matches when the plan changes, which {what} does not make; write a file, "
+                "or add --checkpoint, --runtime local, or leave out --adapt"
+            )
     if spec.adapt.units is not None and not spec.adapt.units[0] <= (spec.planning.units or 1) <= spec.adapt.units[1]:
         fewest, most = spec.adapt.units
         raise PlanError(f"a run that takes {fewest} to {most} units cannot begin with {spec.planning.units or 1}")

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from actors.sinks.outlet import OutletSpec
-from cluster.feeding import BLOCK_ROWS
+from cluster.change.adapting import AdaptingChanges
+from cluster.change.ray_run import ChangingRayRuntime
+from cluster.feeding import BLOCK_ROWS, rows_per_block
 from cluster.placement import places_needed
 from cluster.ray_runtime import RayRuntime
+from decopa.runs.adapting import adapting_changes, places_to_adapt
 from decopa.runs.delivery import NO_MATCHES, Found
 from decopa.runs.early_ray import EarlyRay
 from decopa.runs.flows import with_flows
@@ -18,10 +23,10 @@ from decopa.runs.watch import Watch
 def run_on_ray(prepared: Prepared, watch: Watch, guard: Guard, outlet: OutletSpec, early: EarlyRay) -> Found:
     """Runs to the end of the events on the Ray of the spec, or on one that is started for the run."""
     spec = prepared.spec
-    blocks = prepared.events.blocks(BLOCK_ROWS)
-    runtime = RayRuntime(prepared.plan, blocks, limits=spec.limits, options=with_flows(prepared), outlet=outlet)
+    changes = None if spec.adapt is None else adapting_changes(prepared, spec.adapt, tell=watch.changed)
+    runtime = _runtime(prepared, outlet, changes)
     watch.phase("connecting to Ray" if spec.ray.address else "starting Ray")
-    with early.session(places_needed(runtime.topology)) as dashboard:
+    with early.session(places_to_adapt(prepared, places_needed(runtime.topology))) as dashboard:
         if dashboard is not None:
             watch.dashboard(dashboard)
         watch.phase("starting the units")
@@ -36,4 +41,19 @@ def run_on_ray(prepared: Prepared, watch: Watch, guard: Guard, outlet: OutletSpe
         dashboard=dashboard,
         began_at=found.began_at,
     )
+    if changes is not None:
+        switches, earlier = tuple(changes.loop.switches), tuple(changes.earlier)
+        result = replace(result, plan=changes.plan, switches=switches, earlier_operators=earlier)
     return Found(result, found.matches)
+
+
+def _runtime(
+    prepared: Prepared, outlet: OutletSpec, changes: AdaptingChanges | None
+) -> RayRuntime | ChangingRayRuntime:
+    spec, options = prepared.spec, with_flows(prepared)
+    if changes is None:
+        blocks = prepared.events.blocks(BLOCK_ROWS)
+        return RayRuntime(prepared.plan, blocks, limits=spec.limits, options=options, outlet=outlet)
+    # Plans change between two blocks, so these are no larger than what is worked on together.
+    blocks = prepared.events.blocks(min(options.batch_size, rows_per_block(options.replay)))
+    return ChangingRayRuntime(prepared.plan, blocks, changes, limits=spec.limits, options=options)

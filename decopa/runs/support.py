@@ -34,7 +34,6 @@ _CHECKPOINTS = (Way.CHECKPOINTS, Way.LIVE_CHECKPOINTS)
 _IN_PARTS = (Way.CHECKPOINTS, Way.STREAM, *_LIVE)
 _STORED = (Way.LOCAL, Way.RAY, Way.CHECKPOINTS, Way.SPARK)
 _IN_PROCESS = (Way.LOCAL, Way.LIVE_LOCAL)
-_NOT_IN_PROCESS = tuple(way for way in Way if way not in _IN_PROCESS)
 _NO_RAY = "is about Ray; leave it out, or use --runtime ray"
 _NOT_LIVE = "is about live streams; leave it out, or read one with --trace -"
 _OWN_PACE = "replays stored traces; a live stream has its own pace: leave it out"
@@ -171,7 +170,8 @@ OPTIONS: tuple[Option, ...] = (
         "--adapt",
         "adapt",
         lambda spec: spec.adapt is not None,
-        _on(_NOT_IN_PROCESS, "changes plans in one process so far; add --runtime local, or leave it out"),
+        _on((Way.SPARK,), "keeps the last events, which stay in Ray's object store with --spark; leave out one of both")
+        | _on((Way.STREAM,), "changes plans between blocks, and a micro-batch is worked on as a whole; leave it out"),
     ),
 )
 

@@ -10,11 +10,12 @@ import argparse
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +28,7 @@ from cluster.change.ray_run import ChangingRayRuntime
 from cluster.feeding import TraceBlocks, rows_per_block
 from cluster.options import RayOptions
 from cluster.ray_session import ray_session
-from cluster.session import Session
+from costmodel.capacity import Capacity
 from decopa.planning.plan import Plan
 from decopa.report.table import markdown_table
 from scripts.reliability.jobs import QUERIES, plans_of, write_trace
@@ -43,7 +44,8 @@ _LOOK_S = 0.01
 class WatermarkWatch:
     """Looks at the least watermark of the sinks: when it was seen to have advanced."""
 
-    session: Session
+    #: The sinks that tell how far the run is.
+    sinks: Callable[[], list[Any]]
     #: Moments at which it had advanced.
     advanced_s: list[float] = field(default_factory=list)
     _left: threading.Event = field(default_factory=threading.Event)
@@ -60,8 +62,7 @@ class WatermarkWatch:
         last = None
         while not self._left.wait(_LOOK_S):
             try:
-                sinks = list(self.session.deployment.sinks.values())
-                least = min(status.watermark_us for status in ray.get([sink.status.remote() for sink in sinks]))
+                least = min(status.watermark_us for status in ray.get([sink.status.remote() for sink in self.sinks()]))
             except (ray.exceptions.RayError, ValueError):  # they have just been stopped
                 continue
             if last is None or least > last:
@@ -83,6 +84,9 @@ class Turns(PlanChanges):
         self._plans, self._times = plans, times
         self.cuts_s: list[float] = []
         self.results: list[Future[Switched]] = []
+        #: For each change, when and after how many events it was asked for, and when and after how many it was done.
+        self.spans: list[tuple[float, int, float, int]] = []
+        self._asked: tuple[float, int] | None = None
         self._calm_since_s: float | None = None
         self._watch: WatermarkWatch | None = None
 
@@ -91,23 +95,33 @@ class Turns(PlanChanges):
         assert self._watch is not None
         return self._watch
 
-    def between_blocks(self) -> None:
+    def between_blocks(self, next_us: int | None = None) -> None:
         now_s = time.monotonic()
         if self._watch is None:
-            self._watch = WatermarkWatch(self._session)
+            self._watch = WatermarkWatch(self._sinks)
             self._watch.start()
         if self.is_idle:
+            if self._asked is not None:
+                self.spans.append((*self._asked, now_s, self._session.events))
+                self._asked = None
             self._calm_since_s = self._calm_since_s or now_s
             if len(self.results) < self._times and now_s - self._calm_since_s > _CALM_S:
                 other = self._plans[self.plan == self._plans[0]]
                 self.results.append(self.change(other))
+                self._asked = now_s, self._session.events
                 self._calm_since_s = None
             elif len(self.results) == self._times and now_s - self._calm_since_s > _CALM_S:
                 raise Enough
         before = self.plan
-        super().between_blocks()
+        super().between_blocks(next_us)
         if self.plan != before:
             self.cuts_s.append(time.monotonic())
+
+    def _sinks(self) -> list[Any]:
+        """Up to the cut the old plan tells how far the run is: it has blocks before the cut that are not due yet."""
+        retiring = self._retiring
+        session = self._session if retiring is None or retiring.stopped else retiring.old
+        return list(session.deployment.sinks.values())
 
 
 class Enough(Exception):
@@ -121,9 +135,11 @@ class Outcome:
     kind: str
     made: list[Switched]
     extra_stalls_s: list[float]
+    #: Events that were taken from the moment a change was asked for until it was done, by the rate at which they came.
+    throughputs: list[float]
 
 
-def measured(kind: str, *, times: int, rate: float, units: int, waits: bool) -> Outcome:
+def measured(kind: str, *, times: int, rate: float, units: int, waits: bool, emulated: bool) -> Outcome:
     """Makes changes on a stream of `rate` events a second; connected to Ray."""
     plans = plans_of(QUERIES[2], units)
     with TemporaryDirectory() as folder:
@@ -132,7 +148,9 @@ def measured(kind: str, *, times: int, rate: float, units: int, waits: bool) -> 
         changes = Turns(plans, times, waits=waits)
         replay = Replay(rate=rate)
         source = TraceBlocks(open_trace(trace), rows_per_block(replay))
-        options = RayOptions(replay=replay, metrics=False)
+        # Units are busy for a quarter of the time, asleep: the processors are free for the plan that is built.
+        capacity = Capacity.per_second(4 * rate, 4_000 * rate)
+        options = RayOptions(replay=replay, metrics=False, emulate={"": capacity} if emulated else {})
         try:
             ChangingRayRuntime(plans[0], source, changes, limits=Limits(), options=options).run()
         except Enough:
@@ -146,12 +164,14 @@ def measured(kind: str, *, times: int, rate: float, units: int, waits: bool) -> 
     for cut_s, one in zip(changes.cuts_s, made, strict=False):
         before_s = _BEFORE_S + (one.pause_s if waits else 0.0)
         stalls.append(max(0.0, float(changes.watch.gaps_s(cut_s - before_s, cut_s + _AFTER_S).max()) - usual_s))
-    return Outcome(kind, made, stalls)
+    taken = [(events - before) / rate / (done_s - asked_s) for asked_s, before, done_s, events in changes.spans]
+    return Outcome(kind, made, stalls, taken)
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
     """Medians and 95th percentiles, in milliseconds; building in seconds."""
-    header = ("", "changes", "feed pause p50 / p95", "extra stall p50 / p95", "until level p50", "events replayed p50")
+    header = ("", "changes", "feed pause p50 / p95", "extra stall p50 / p95", "until level p50", "events replayed p50",
+              "throughput mean / least")  # fmt: skip
     rows = []
     for one in outcomes:
         pauses = [1000 * made.pause_s for made in one.made]
@@ -164,16 +184,20 @@ def table(outcomes: Sequence[Outcome]) -> str:
                 f"{np.quantile(stalls, 0.5):.0f} / {np.quantile(stalls, 0.95):.0f} ms",
                 f"{np.median([made.warm_up_s for made in one.made]):.1f} s",
                 f"{np.median([made.seeded for made in one.made]):,.0f}",
+                f"{100 * np.mean(one.throughputs):.1f} / {min(one.throughputs, default=0.0) * 100:.1f} %",
             ]
         )
     return markdown_table(header, rows)
 
 
-def ray_outcomes(times: int, rate: float, units: int) -> list[Outcome]:
+def ray_outcomes(times: int, rate: float, units: int, *, emulated: bool) -> list[Outcome]:
     """Of a second plan beside the first, and of stopping and starting anew."""
     with ray_session(cpus=4 * units + 8, dashboard=False):
-        beside = measured("beside the running plan", times=times, rate=rate, units=units, waits=False)
-        stopped = measured("stream stands still", times=max(1, times // 4), rate=rate, units=units, waits=True)
+        beside = measured(
+            "beside the running plan", times=times, rate=rate, units=units, waits=False, emulated=emulated
+        )
+        fewer = max(1, times // 4)
+        stopped = measured("stream stands still", times=fewer, rate=rate, units=units, waits=True, emulated=emulated)
     return [beside, stopped]
 
 
@@ -182,8 +206,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--changes", type=int, default=20, help="changes to make (default: %(default)s)")
     parser.add_argument("--rate", type=float, default=2_000, help="events per second (default: %(default)s)")
     parser.add_argument("--units", type=int, default=2, help="of the smaller plan (default: %(default)s)")
+    parser.add_argument("--emulate", action="store_true", help="units pretend to be busy for a quarter of their time")
     args = parser.parse_args(arguments)
-    print(table(ray_outcomes(args.changes, args.rate, args.units)))
+    print(table(ray_outcomes(args.changes, args.rate, args.units, emulated=args.emulate)))
     return 0
 
 

@@ -37,11 +37,11 @@ class Restless(PlanChanges):
         super().__init__(plan)
         self._two, self._note = plans_of(job.query, job.units), note
 
-    def between_blocks(self) -> None:
+    def between_blocks(self, next_us: int | None = None) -> None:
         if self.is_idle and self._session.events:
             other = self._two[0] if self.plan == self._two[1] else self._two[1]
             self.change(other).add_done_callback(self._tell)
-        super().between_blocks()
+        super().between_blocks(next_us)
 
     def _tell(self, result: Future[Switched]) -> None:
         failure = result.exception()

@@ -38,7 +38,7 @@ def check_schedules(count: int, *, checkpoints: bool) -> Counter[str]:
         query = data.draw(queries() if checkpoints else changeable_queries())
         # With checkpoints such a plan cannot change (`Coordinator.check`).
         assume(not checkpoints or not any(map(uncertain_windows, query.branches)))
-        events = data.draw(st.one_of(streams(query), long_streams(query, max_repeats=4)))
+        events = data.draw(st.one_of(streams(query), long_streams(query, max_repeats=4), long_streams(query)))
         several = [data.draw(plans(query)) for _ in range(2)]
         shufflers, seed = data.draw(st.integers(1, 3)), data.draw(st.integers(0, 2**16))
         note(f"{query}\n{several}")
@@ -50,6 +50,7 @@ def check_schedules(count: int, *, checkpoints: bool) -> Counter[str]:
                 chaos=Random(seed),
                 crashes=4,
                 checkpoints=checkpoints,
+                block_rows=data.draw(st.integers(1, 2)),
             )
             found = cluster.run([query])
         expected = list(map(canonical, brute_force_by_window(query, events)))

@@ -93,12 +93,12 @@ class Asking(PlanChanges):
             raise DriverDied
         super().step()
 
-    def between_blocks(self) -> None:
+    def between_blocks(self, next_us: int | None = None) -> None:
         due = self._session.events >= self._at and self.is_idle and self.plan == PLANS[0]
         if due and (not self.asked or self._session.events >= self._at + 100):
             self._at = self._session.events
             self.asked.append(self.change(PLANS[1]))
-        super().between_blocks()
+        super().between_blocks(next_us)
         if self.made and not self._hurried:
             self._hurried = True
             self._session.replay_from_here(self._session.last_ts, Replay())

@@ -154,10 +154,10 @@ class SwitchingCluster:
 
     #: How likely each thing is, if it can happen; a message is delivered otherwise.
     odds: Mapping[str, float] = {
-        "crash": 0.02,
+        "crash": 0.018,
         "checkpoint": 0.06,
         "change": 0.1,
-        "lose": 0.01,
+        "lose": 0.003,
         "cut": 0.25,
         "warm": 0.3,
         "feed": 0.25,

@@ -221,6 +221,11 @@ class Monitor:
         self._pending = False
         self.past = self.past.after_giving_up(at_s, self.rules)
 
+    def taken_up(self, plan: Plan) -> None:
+        """The run continues with this plan after a loss: what it did is counted anew, and nothing can be audited."""
+        self.plan, self._unaudited, self._misjudged = plan, None, ()
+        self._watch, self._load = self._new_watch(settled=True), LoadWatch()
+
     def _audit(self) -> None:
         """Compares what a switch promised with what it brought, as soon as the new plan has a reference."""
         after = self._watch.since_begin

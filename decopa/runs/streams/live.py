@@ -18,14 +18,14 @@ import pyarrow as pa
 from actors.latency import LatencySummary
 from actors.reports import OperatorReport
 from actors.sinks.sink import MatchSink
-from cluster.change.runtime import AdaptingRuntime
+from cluster.change.loop import AdaptLoop
 from cluster.change.switches import PlanSwitch
 from cluster.local import LocalRuntime
 from decopa.choices import DEFAULT_BATCH_SIZE
 from decopa.planning.plan import Plan
 from decopa.query.binding import bind
 from decopa.query.query import Query
-from decopa.runs.adapting import adapting_runtime
+from decopa.runs.adapting import adapting_changes, adapting_runtime, places_to_adapt
 from decopa.runs.prepare import Prepared, prepare
 from decopa.runs.result import result_table
 from decopa.runs.spec import RunSpec
@@ -74,6 +74,8 @@ class LiveRun:
         self._queries, self._source, self._plan = prepared.queries, prepared.source, prepared.plan
         self._counts = dict.fromkeys((query.name for query in self._queries), 0)
         self._running: LocalRuntime | RayLive | None = None
+        #: Decides about the plan of a run that adapts.
+        self._loop: AdaptLoop | None = None
         self._ended = False
         self._started = time.perf_counter()
         self._seconds = 0.0
@@ -148,8 +150,8 @@ class LiveRun:
             operators,
             tuple(dict.fromkeys(notices)),
             LatencySummary() if report is None else report.latency,
-            tuple(running.loop.switches) if isinstance(running, AdaptingRuntime) else (),
-            running.plan if isinstance(running, AdaptingRuntime) else self._plan,
+            () if self._loop is None else tuple(self._loop.switches),
+            self._plan if self._loop is None else self._loop.plan,
         )
 
     def _tables(self) -> Generator[pa.Table, None, None]:
@@ -179,14 +181,25 @@ class LiveRun:
         from cluster.ray_live import RayLive
         from cluster.ray_session import ray_session
 
-        self._running = remote = RayLive(self._plan, self._source, limits=spec.limits, options=spec.ray)
-        open_.enter_context(ray_session(address=spec.ray.address, cpus=places_needed(remote.topology)))
+        if spec.adapt is None:
+            remote = RayLive(self._plan, self._source, limits=spec.limits, options=spec.ray)
+        else:
+            from cluster.change.ray_live import ChangingRayLive
+
+            changes = adapting_changes(self._prepared, spec.adapt, tell=self._changed)
+            self._loop = changes.loop
+            remote = ChangingRayLive(self._plan, self._source, changes, limits=spec.limits, options=spec.ray)
+        self._running = remote
+        places = places_to_adapt(self._prepared, places_needed(remote.topology))
+        open_.enter_context(ray_session(address=spec.ray.address, cpus=places))
         return remote
 
     def _local(self) -> LocalRuntime:
         spec = self._prepared.spec
         if spec.adapt is not None:
-            return adapting_runtime(self._prepared, spec.adapt, tell=self._changed)
+            adapting = adapting_runtime(self._prepared, spec.adapt, tell=self._changed)
+            self._loop = adapting.loop
+            return adapting
         size = spec.trace.batch_size or DEFAULT_BATCH_SIZE
         return LocalRuntime(self._plan, self._source, batch_size=size, limits=spec.limits)
 

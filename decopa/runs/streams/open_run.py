@@ -6,8 +6,10 @@ a rule reports follows from the stream and the changes alone (see `cluster.chang
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from types import TracebackType
@@ -36,6 +38,8 @@ from decopa.runs.support import asks_for_ray
 from shuffler.routing.table import NOTHING_YET
 from shuffler.rows.columns import Place, timestamps_us
 from shuffler.source.stopping import StreamStopped
+
+_LOG = logging.getLogger("decopa")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,8 @@ class OpenRun:
         self._looks_up = prepared.spec.runtime != "ray"
         #: Held while a batch is worked on, and while the rules change.
         self._lock = threading.RLock()
+        #: The change that is being made.
+        self._under_way: str | None = None
         self._stopping = False
         self._keep_enough()
         self._steps = self._tables()
@@ -185,13 +191,13 @@ class OpenRun:
         """A rule more. With `sees` "window" its first matches may begin before it does; with "new" it looks at events
         from its beginning on only."""
         new = _one_query(query)
-        with self._lock:
+        with self._changing(f"adding rule '{new.name}'"):
             self._change(self._book.added(new, self._moment(at), sees))
             return self._book.current[new.name]
 
     def remove(self, name: str, *, at: Any = None) -> Version:
         """Ends a rule; every match that ends before is still reported."""
-        with self._lock:
+        with self._changing(f"removing rule '{name}'"):
             number = self._book.find(name).number
             self._change(self._book.removed(name, self._moment(at)))
             return next(one for one in self._book.versions if (one.name, one.number) == (name, number))
@@ -199,7 +205,7 @@ class OpenRun:
     def replace(self, name: str, query: str | Query, *, at: Any = None, sees: RuleSight = "window") -> Version:
         """Ends a rule and begins its next version at the same moment."""
         new = _one_query(query)
-        with self._lock:
+        with self._changing(f"replacing rule '{name}'"):
             self._change(self._book.replaced(name, new, self._moment(at), sees))
             return self._book.current[name]
 
@@ -220,6 +226,19 @@ class OpenRun:
                 for one in self._running()
                 if one not in over
             )
+
+    @contextmanager
+    def _changing(self, what: str) -> Iterator[None]:
+        """Inside, a change is made; whoever has to wait for another one is told so."""
+        other = self._under_way
+        if other is not None:
+            _LOG.warning("%s waits until %s is done", what, other)
+        with self._lock:
+            self._under_way = what
+            try:
+                yield
+            finally:
+                self._under_way = None
 
     def _moment(self, at: Any) -> int | None:
         """The event time of a change; None is the beginning of the stream."""

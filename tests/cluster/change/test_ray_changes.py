@@ -99,6 +99,7 @@ def check_strike(trace: Path, folder: Path, expected: pa.Table, strike: Strike) 
                 changes.close()
                 changes = Asking(changes.plan, at=300, waits=True)
     assert strike.struck == [strike.phase]
+    assert all(one.done() for one in changes.asked)
     assert rows_of(pa.Table.from_pylist(published(folder / "out"))) == rows_of(expected)
     if strike.side == "new" and strike.phase in ("starting", "warming"):
         assert recoveries == 0

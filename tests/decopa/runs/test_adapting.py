@@ -133,7 +133,8 @@ def test_nested_nots_keep_their_plan_where_matches_are_out_already() -> None:
         ({"limits": Limits(spill=decopa.Spill(Path("folder")))}, "--adapt and --spill exclude each other"),
         ({"limits": Limits(on_limit="drop-query")}, "--adapt and --on-limit drop-query exclude each other"),
         ({"adapt": Adapt(units=(2, 8))}, "takes 2 to 8 units cannot begin with 1"),
-        ({"units": 2, "runtime": "ray"}, "--adapt changes plans in one process so far; add --runtime local"),
+        ({"units": 2, "count": True}, "hands over matches when the plan changes, which --out none does not make"),
+        ({"units": 2, "out": Path("matches")}, "which a folder of matches does not make"),
     ],
 )
 def test_what_cannot_be_adapted_is_refused_with_one_line(events: pa.Table, options: Any, message: str) -> None:

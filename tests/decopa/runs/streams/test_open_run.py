@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -162,6 +163,30 @@ def test_a_rule_that_needs_more_history_than_a_live_stream_has_kept_is_refused()
             run.add("QUERY far PATTERN SEQ(A a, B b) WITHIN 100 us")
         run.add("QUERY far PATTERN SEQ(A a, B b) WITHIN 100 us", sees="new")
         assert rows(run.to_end()) == [("pairs", 1, 40, 42)]
+
+
+def test_a_change_while_another_is_under_way_waits_and_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, told = threading.Event(), threading.Event()
+    with opened("A0 B1 B2 A3 C4") as run:
+        until(run, 1)
+        switch = run._engine.switch
+
+        def slow(*arguments: Any) -> None:
+            begun.set()
+            assert told.wait(5)
+            switch(*arguments)
+
+        monkeypatch.setattr(run._engine, "switch", slow)
+        monkeypatch.setattr("decopa.runs.streams.open_run._LOG.warning", lambda *line: (told.set(), lines.append(line)))
+        lines: list[tuple[Any, ...]] = []
+        first = threading.Thread(target=run.add, args=("QUERY first PATTERN SEQ(A a, C c) WITHIN 5 us",))
+        first.start()
+        assert begun.wait(5)
+        run.add("QUERY second PATTERN SEQ(B b, C c) WITHIN 5 us")
+        first.join()
+        assert lines == [("%s waits until %s is done", "adding rule 'second'", "adding rule 'first'")]
+        assert [rule.name for rule in run.queries()] == ["pairs", "first", "second"]
+        assert ("second", 1, 1, 4) in rows(run.to_end())
 
 
 def test_times_of_changes_are_microseconds_text_or_datetimes() -> None:

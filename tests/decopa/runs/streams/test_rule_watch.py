@@ -160,3 +160,12 @@ def test_a_stored_trace_is_run_with_rules_on_the_command_line(
     assert main([*command, "--adapt"]) == 2
     assert main([*command, "--out", str(tmp_path / "m.csv")]) == 2
     assert "--out FILE.jsonl or a folder" in capsys.readouterr().err
+
+
+def test_a_command_tells_that_its_change_waits_for_others(
+    folder: RuleFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with folder.watching():  # by a run that has not looked yet
+        folder.ask(RuleChange("add", query=LATE))
+        assert main(["rules", "remove", str(folder.path), "pairs", "--wait", "1e-9"]) == 0
+    assert "change 2 waits for 1 before it" in capsys.readouterr().err
