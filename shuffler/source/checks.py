@@ -1,15 +1,18 @@
-"""What must hold for a whole trace: time order, and ids that are there and unique."""
+"""What must hold for a trace: its columns, the unit of its times, time order, and ids that are there and unique."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from decopa.choices import DEFAULT_TIME_UNITS, TIME_UNITS
+from decopa.errors import TraceError
 from shuffler.rows.columns import (
+    MAX_TS_US,
     BadValues,
     Ints,
     Place,
@@ -22,6 +25,7 @@ from shuffler.rows.columns import (
     type_labels,
 )
 from shuffler.rows.events import TraceColumns
+from shuffler.rows.times import guessed_unit, shown_time
 from shuffler.source.dead_letters import DeadLetters
 from shuffler.source.readers import Reader
 
@@ -224,3 +228,46 @@ def _string_codes(ids: pa.ChunkedArray) -> pa.ChunkedArray:
         ids = ids.cast(ids.type.value_type)
     encoded = ids.dictionary_encode().unify_dictionaries()
     return pa.chunked_array([chunk.indices for chunk in encoded.chunks])
+
+
+def check_columns(reader: Reader, columns: TraceColumns) -> None:
+    """The three columns that every trace has are there, and no name stands for two."""
+    names = reader.schema.names
+    roles = {"id": columns.id, "ts": columns.ts, "type": columns.type}
+    for role, name in (roles if columns.end is None else roles | {"end": columns.end}).items():
+        if name in reader.unreadable:
+            raise TraceError(f"{reader.name}: column '{name}': {reader.unreadable[name]}")
+        if name not in names:
+            listed = ", ".join(names) if names else "none"
+            raise TraceError(
+                f"{reader.name} has no column '{name}'; its columns are {listed}; name the right one with "
+                f"--{role} (TraceColumns({role}=...))"
+            )
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise TraceError(f"{reader.name}: two columns are called '{twice}'; rename one")
+
+
+def with_unit(columns: TraceColumns, first: pa.Array | None) -> tuple[TraceColumns, list[str]]:
+    """The columns with the unit of times, guessed from the first of them if nobody has said it, and what to tell.
+
+    It stays what it is from then on: later times of a stream that begins at 0 may look like another unit.
+    """
+    if columns.unit is not None or first is None or first.null_count == len(first):
+        return columns, []
+    kind = first.type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        return columns, []
+    values = first.drop_null().to_numpy(zero_copy_only=False)
+    whole = values
+    if not pa.types.is_int64(kind) or values.min() < -MAX_TS_US or values.max() > MAX_TS_US:
+        whole = values[np.isfinite(values) & (np.abs(values) <= MAX_TS_US)].astype(np.int64)
+    unit, default = guessed_unit(whole), DEFAULT_TIME_UNITS["int" if pa.types.is_integer(kind) else "float"]
+    if unit in ("us", default):
+        return replace(columns, unit=default), []
+    told = (
+        f"took the times in column '{columns.ts}' for {TIME_UNITS[unit]} since 1970 (the first is "
+        f"{shown_time(int(whole[0]), unit)}); if they are {TIME_UNITS[default]}, say --ts-unit {default} "
+        f"(TraceColumns(unit='{default}'))"
+    )
+    return replace(columns, unit=unit), [told]

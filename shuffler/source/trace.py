@@ -10,22 +10,19 @@ memory for the whole stream; increasing ids are safe.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from decopa.choices import DEFAULT_TIME_UNITS, TIME_UNITS
 from decopa.errors import TraceError, did_you_mean
 from decopa.query.schema import Schema
-from shuffler.rows.columns import MAX_TS_US, Ints, Place, timestamps_us
+from shuffler.rows.columns import Ints, Place, timestamps_us
 from shuffler.rows.events import EventBatch, EventConverter, EventFormat, TraceColumns
 from shuffler.rows.strings import StringPool
-from shuffler.rows.times import guessed_unit, shown_time
 from shuffler.source.block import Block, gathered
-from shuffler.source.checks import Survey, check_rows, survey
+from shuffler.source.checks import Survey, check_columns, check_rows, survey, with_unit
 from shuffler.source.dead_letters import BadRows, DeadLetters, StreamLetters
 from shuffler.source.files import open_files
 from shuffler.source.json_lines import JsonLines
@@ -314,9 +311,9 @@ def open_trace(
         if isinstance(events, JsonLines):
             events.divert_to(stream_letters)
         return _live_source(reader, columns, lateness, stream_letters, nan_as_null)
-    _check_columns(reader, columns)
+    check_columns(reader, columns)
     batches = reader.read((columns.ts,), BLOCK_ROWS)
-    columns, guess = _with_unit(columns, next((batch.column(0) for batch in batches if batch.num_rows), None))
+    columns, guess = with_unit(columns, next((batch.column(0) for batch in batches if batch.num_rows), None))
     letters = DeadLetters(bad_rows, reader.name)
     for misfit in reader.misfits:
         letters.put_values(Place(reader.name, misfit.row), [(0, misfit.reason, misfit.values)])
@@ -328,31 +325,6 @@ def open_trace(
     return source
 
 
-def _with_unit(columns: TraceColumns, first: pa.Array | None) -> tuple[TraceColumns, list[str]]:
-    """The columns with the unit of times, guessed from the first of them if nobody has said it, and what to tell.
-
-    It stays what it is from then on: later times of a stream that begins at 0 may look like another unit.
-    """
-    if columns.unit is not None or first is None or first.null_count == len(first):
-        return columns, []
-    kind = first.type
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        return columns, []
-    values = first.drop_null().to_numpy(zero_copy_only=False)
-    whole = values
-    if not pa.types.is_int64(kind) or values.min() < -MAX_TS_US or values.max() > MAX_TS_US:
-        whole = values[np.isfinite(values) & (np.abs(values) <= MAX_TS_US)].astype(np.int64)
-    unit, default = guessed_unit(whole), DEFAULT_TIME_UNITS["int" if pa.types.is_integer(kind) else "float"]
-    if unit in ("us", default):
-        return replace(columns, unit=default), []
-    told = (
-        f"took the times in column '{columns.ts}' for {TIME_UNITS[unit]} since 1970 (the first is "
-        f"{shown_time(int(whole[0]), unit)}); if they are {TIME_UNITS[default]}, say --ts-unit {default} "
-        f"(TraceColumns(unit='{default}'))"
-    )
-    return replace(columns, unit=unit), [told]
-
-
 def _live_source(
     reader: LiveReader,
     columns: TraceColumns,
@@ -361,8 +333,8 @@ def _live_source(
     nan_as_null: bool,
     idle_after_s: float | None = None,
 ) -> TraceSource:
-    _check_columns(reader, columns)
-    columns, guess = _with_unit(columns, reader.sample(columns.ts))
+    check_columns(reader, columns)
+    columns, guess = with_unit(columns, reader.sample(columns.ts))
     live = LiveStream(reader, columns, lateness, letters, nan_as_null=nan_as_null, idle_after_s=idle_after_s)
     source = TraceSource(
         reader,
@@ -392,21 +364,3 @@ def _reader_of(events: Events, columns: TraceColumns, kinds: Mapping[str, str], 
     if isinstance(events, Iterable):
         return BatchReader(StreamReader(events))
     raise TraceError(f"cannot read events from {type(events).__name__}; pass a pyarrow.Table, a path or RecordBatches")
-
-
-def _check_columns(reader: Reader, columns: TraceColumns) -> None:
-    """The three columns that every trace has are there, and no name stands for two."""
-    names = reader.schema.names
-    roles = {"id": columns.id, "ts": columns.ts, "type": columns.type}
-    for role, name in (roles if columns.end is None else roles | {"end": columns.end}).items():
-        if name in reader.unreadable:
-            raise TraceError(f"{reader.name}: column '{name}': {reader.unreadable[name]}")
-        if name not in names:
-            listed = ", ".join(names) if names else "none"
-            raise TraceError(
-                f"{reader.name} has no column '{name}'; its columns are {listed}; name the right one with "
-                f"--{role} (TraceColumns({role}=...))"
-            )
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise TraceError(f"{reader.name}: two columns are called '{twice}'; rename one")
