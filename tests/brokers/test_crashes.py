@@ -76,7 +76,7 @@ def on_a_folder(seeds: range, folder: Path) -> int:
     return sum(check(lambda: open_trace(f"folder://{folder}?{OPTIONS}"), seed) for seed in seeds)
 
 
-@pytest.mark.parametrize("source", [on_kafka, on_nats, on_a_folder])
+@pytest.mark.parametrize("source", [on_kafka, pytest.param(on_nats, marks=pytest.mark.slow), on_a_folder])
 def test_crashes_lose_nothing_and_repeat_nothing(source: Callable[[range, Path], int], tmp_path: Path) -> None:
     assert source(SOME, tmp_path)
 

@@ -14,7 +14,7 @@ from scripts.reliability import fuzz
 from scripts.reliability.fuzz_targets import TARGETS, Target
 
 SEED = 20
-INPUTS = 120
+INPUTS = 60
 
 
 @pytest.fixture(autouse=True)

@@ -54,6 +54,7 @@ def test_gathering_at_one_node_sends_nearly_everything(shared: Path) -> None:
     assert 0.94 < run.ratio < 0.96
 
 
+@pytest.mark.slow
 def test_the_beginning_of_the_trace_is_evaluated_exactly_and_cheaply(shared: Path) -> None:
     events = segment(shared, "google_cluster_small")
     text = TASKS.replace("5 min", "20 s")

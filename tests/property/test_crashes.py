@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from random import Random
 
@@ -81,8 +82,15 @@ def test_twenty_crashes_change_no_match_of_a_next(text: str, units: int) -> None
 
 
 def test_a_barrier_that_does_not_align_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The simulation can fail: with broken barriers some schedule loses or repeats a match."""
+    """The simulation can fail: with broken barriers some schedule loses or repeats a match.
+
+    In others a checkpoint never completes, which ends the simulation; that is no proof of lost matches.
+    """
     expected = sorted(map(canonical, brute_force(QUERY, EVENTS)))
     assert all(found_with(seed) == expected for seed in range(6))
     monkeypatch.setattr(actors.node, "Inbox", UnalignedInbox)
-    assert any(found_with(seed) != expected for seed in range(6))
+    found = []
+    for seed in range(6):
+        with contextlib.suppress(AssertionError):
+            found.append(found_with(seed))
+    assert any(matches != expected for matches in found)
