@@ -90,7 +90,7 @@ def test_a_barrier_that_does_not_align_is_caught(monkeypatch: pytest.MonkeyPatch
     assert all(found_with(seed) == expected for seed in range(6))
     monkeypatch.setattr(actors.node, "Inbox", UnalignedInbox)
     found = []
-    for seed in range(6):
+    for seed in range(12):
         with contextlib.suppress(AssertionError):
             found.append(found_with(seed))
     assert any(matches != expected for matches in found)
