@@ -56,6 +56,7 @@ def test_a_calibrated_run_tells_busy_time_and_rate_against_the_prediction(
     assert "<script src" not in text
 
 
+@pytest.mark.slow
 def test_a_scaling_test_is_taken_up_where_it_was(
     ray_cluster: None, trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
