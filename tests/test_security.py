@@ -10,9 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from actors.columnar.jit import cache_folder
 from cluster.checkpoint.output import PublishedMatches
 from cluster.checkpoint.store import CheckpointStore, Manifest
+from decopa.caches import cache_folder
 from decopa.errors import CheckpointError, OutputError, PlanError
 from decopa.planning.plan import Plan
 
@@ -145,7 +145,7 @@ def test_kernels_are_not_taken_from_a_folder_that_others_may_write_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DECOPA_CACHE_DIR", str(tmp_path))
-    assert cache_folder() == tmp_path / "kernels"
+    assert cache_folder("kernels") == tmp_path / "kernels"
     assert (tmp_path / "kernels").stat().st_mode & 0o777 == 0o700
     (tmp_path / "kernels").chmod(0o770)
-    assert not cache_folder().is_relative_to(tmp_path)
+    assert not cache_folder("kernels").is_relative_to(tmp_path)

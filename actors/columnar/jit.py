@@ -11,14 +11,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.util
-import os
 import re
 import sys
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 
+from decopa.caches import cache_folder
 from decopa.files import replacing
 
 _interpreted = False
@@ -76,33 +74,9 @@ def load(body: str, *, helpers: str = "") -> ModuleType:
     return found
 
 
-def cache_folder() -> Path:
-    """Where kernels are kept; only its owner may write there, since what it holds is executed."""
-    chosen = os.environ.get("DECOPA_CACHE_DIR")
-    base = Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "decopa"
-    folder = base / "kernels"
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.stat()
-        if not os.access(folder, os.W_OK) or found.st_uid != os.getuid() or found.st_mode & 0o022:
-            raise PermissionError
-    except OSError:  # a home that cannot be written to, or by others, too: compile anew in every process
-        folder = Path(_private_folder())
-    return folder
-
-
-_private: list[tempfile.TemporaryDirectory[str]] = []
-
-
-def _private_folder() -> str:
-    if not _private:
-        _private.append(tempfile.TemporaryDirectory(prefix="decopa-kernels-"))
-    return _private[0].name
-
-
 def _import(source: str) -> ModuleType:
     name = "decopa_kernel_" + hashlib.sha256(source.encode()).hexdigest()[:32]
-    path = cache_folder() / f"{name}.py"
+    path = cache_folder("kernels") / f"{name}.py"
     if not path.exists() or path.read_text() != source:
         with replacing(path) as temporary:  # a process that starts at the same moment never reads half a file
             temporary.write_text(source)

@@ -149,6 +149,11 @@ class Coordinator:
         return not self._pending and not self._failures
 
     @property
+    def unanswered_since_s(self) -> float | None:
+        """When the checkpoint that is under way was begun: somebody may not have worked since then."""
+        return self._begun_at if self._pending else None
+
+    @property
     def obstacle(self) -> str | None:
         """Why no other plan can take over for the time being."""
         return f"checkpoints cannot be written ({self.given_up[-1]})" if self._failures else None

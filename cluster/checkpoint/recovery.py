@@ -261,6 +261,8 @@ class CheckpointedRuntime:
                 self._plan = Plan.from_json(coordinator.committed_plan)
                 self.topology = self._topology_of(self._plan)
             self._progressed_s = max(session.progressed_s, coordinator.progressed_s)
+            if coordinator.unanswered_since_s is not None:  # shufflers take events for a while when units are gone
+                self._progressed_s = min(self._progressed_s, coordinator.unanswered_since_s)
             self._next = coordinator.next
             result.published = coordinator.published
             result.checkpoint_s += coordinator.durations_s

@@ -7,14 +7,13 @@ trailing WITHIN.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
-from importlib.resources import files
 
-from lark import Lark, Token, Tree
+from lark import Token, Tree
 from lark.exceptions import UnexpectedInput
 
 from decopa.errors import QueryError
 from decopa.language.conditions import attr_of, duration_of, located, name_of, split_conditions
+from decopa.language.grammars import parser_of
 from decopa.language.syntax import syntax_error
 from decopa.query.analysis import alternatives, structure
 from decopa.query.conditions.predicate import Arithmetic, Attr, Call, Compare, Literal, Location, Predicate, conjuncts
@@ -33,7 +32,7 @@ def parse_eql(text: str) -> tuple[Query, ...]:
     """
     check_text(text)
     try:
-        tree = _grammar().parse(text)
+        tree = parser_of("decopa.language.eql").parse(text)
     except UnexpectedInput as err:
         raise syntax_error(err, text, start="SELECT * FROM A a; B b WITHIN 10 min") from None
     check_tree(tree)
@@ -44,15 +43,6 @@ def parse_eql(text: str) -> tuple[Query, ...]:
         _statement(statement, f"q{number}" if several else "q")  # type: ignore[arg-type]
         for number, statement in enumerate(tree.children, start=1)
     )
-
-
-@cache
-def _grammar() -> Lark:
-    text = "".join(
-        files(package).joinpath(name).read_text()
-        for package, name in (("decopa.language.eql", "grammar.lark"), ("decopa.language", "conditions.lark"))
-    )
-    return Lark(text, parser="lalr", propagate_positions=True, maybe_placeholders=True)
 
 
 def _statement(node: Tree[Token], default_name: str) -> Query:

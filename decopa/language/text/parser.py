@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import cache
-from importlib.resources import files
 
-from lark import Lark, Token, Tree
+from lark import Token, Tree
 from lark.exceptions import UnexpectedInput
 
 from decopa.errors import QueryError
 from decopa.language.conditions import duration_of, located, name_of, split_conditions
+from decopa.language.grammars import parser_of
 from decopa.language.syntax import syntax_error
 from decopa.language.text.returned import ranking_of, returned_of
 from decopa.query.conditions.predicate import Location
@@ -51,7 +50,7 @@ def parse_workload(text: str) -> tuple[Query, ...]:
     """All queries of a workload text; unnamed ones are called q1, q2, ... when there are several."""
     check_text(text, "PATTERN")
     try:
-        tree = _grammar().parse(text)
+        tree = parser_of("decopa.language.text").parse(text)
     except UnexpectedInput as err:
         raise syntax_error(err, text) from None
     check_tree(tree)
@@ -67,15 +66,6 @@ def parse_workload(text: str) -> tuple[Query, ...]:
         if times > 1:
             raise QueryError(f"two queries are called '{name}'; give each its own name with QUERY name")
     return tuple(queries)
-
-
-@cache
-def _grammar() -> Lark:
-    text = "".join(
-        files(package).joinpath(name).read_text()
-        for package, name in (("decopa.language.text", "grammar.lark"), ("decopa.language", "conditions.lark"))
-    )
-    return Lark(text, parser="lalr", propagate_positions=True, maybe_placeholders=True)
 
 
 # ------------------------------------------------------------- tree -> values
