@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +16,11 @@ from actors.emulation import Emulation
 from actors.group import Limits
 from actors.ray_unit import UNIT_CLASSES, Sink, SinkSetup, SinkStatus, StateStore, UnitSetup, UnitStatus
 from actors.sinks.outlet import OutletSpec
+from cluster.kept_actors import Ensemble, kept_actors
 from cluster.options import RayOptions
 from cluster.placement import Places, alive_nodes
 from costmodel.capacity import Capacity
+from decopa.choices import EDGES
 from decopa.errors import DecoPaError, DeployError
 from decopa.planning.roles import Rule
 from shuffler.exchange.ray_links import PeerFailed
@@ -58,7 +60,8 @@ class Restored:
 
 
 class Deployment:
-    """Context manager: inside, the actors run; afterwards none of them is left, nor their places."""
+    """Context manager: inside, the actors run; afterwards none of them is left, nor their places, unless a session
+    keeps them for the next run."""
 
     def __init__(
         self,
@@ -93,6 +96,8 @@ class Deployment:
         return self
 
     def __exit__(self, *error: object) -> None:
+        if error and error[0] is None:
+            self._hand_over()
         self.stop()
 
     @property
@@ -100,8 +105,35 @@ class Deployment:
         return {**self.sinks, **self.units, **self.shufflers}
 
     def _start(self) -> None:
-        self._places = Places(self.topology, self._options.placement, self._options.wait_for_nodes_s)
-        self._renew({})
+        keeping = kept_actors()
+        kept = None if keeping is None else keeping.take(self._shape)
+        if kept is None:
+            self._places = Places(self.topology, self._options.placement, self._options.wait_for_nodes_s)
+            self._renew({})
+            return
+        self._places, self._attempt = kept.places, kept.attempt + 1
+        self.sinks, self.units, self.shufflers = dict(kept.sinks), dict(kept.units), dict(kept.shufflers)
+        self._renew(self._idle())
+
+    @property
+    def _shape(self) -> Hashable:
+        """Equal where another run can have the same actors; None where no other can, because attempts are counted or
+        places depend on the plan."""
+        placement = self._options.placement
+        if self._store is not None or placement.strategy == EDGES:
+            return None
+        topology = self.topology
+        units = tuple((process.name, self._rule_of(process)) for process in topology.units)
+        pins = tuple(sorted((placement.pins or {}).items()))
+        return topology.sink_names, units, topology.shuffler_names, placement.strategy, pins
+
+    def _hand_over(self) -> None:
+        """Leaves the actors to the next run of this session, if it keeps any."""
+        keeping, shape = kept_actors(), self._shape
+        if keeping is None or shape is None or self._places is None:
+            return
+        keeping.put(Ensemble(shape, self._places, self.sinks, self.units, self.shufflers, self._attempt))
+        self.sinks, self.units, self.shufflers, self._places = {}, {}, {}, None
 
     def renew(self, attempt: int, restored: Restored | None) -> bool:
         """Another attempt: actors that live begin anew, those that are gone are replaced. False if nothing is done
@@ -153,7 +185,9 @@ class Deployment:
         for process in receivers_first(topology):
             name = process.name
             unit = self._unit_setup(process)
-            self.units[name] = actor(name, self._class_of(process), unit, self._places.options(name))
+            self.units[name] = actor(
+                name, as_actor(UNIT_CLASSES[self._rule_of(process)]), unit, self._places.options(name)
+            )
         for number, name in enumerate(topology.shuffler_names):
             shuffler = ShufflerSetup(
                 number,
@@ -205,12 +239,12 @@ class Deployment:
         """The processes that pretend to have a declared capacity."""
         return [name for name in self.units if self._emulated_capacity(name) is not None]
 
-    def _class_of(self, process: UnitProcess) -> Any:
-        rule: Rule | None = None
-        if len(process.units) == 1:
-            plan = self.topology.plan.parts[process.units[0].part]
-            rule = plan.rule(plan.operator(process.units[0].operator))
-        return as_actor(UNIT_CLASSES[rule])
+    def _rule_of(self, process: UnitProcess) -> Rule | None:
+        """The rule of the one operator in a process; None if it has several."""
+        if len(process.units) > 1:
+            return None
+        plan = self.topology.plan.parts[process.units[0].part]
+        return plan.rule(plan.operator(process.units[0].operator))
 
     def title(self, process: UnitProcess) -> str:
         """What a process is called in messages."""

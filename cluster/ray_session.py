@@ -14,7 +14,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +96,8 @@ def _connect(address: str | None) -> None:
     _check_is_node(named)
     if _demands_token(named):
         _show_token(named)
-    with _quietly(), _own_signals():
+    # Ray would turn the address into that of a network card, where a Ray that decopa has started does not listen.
+    with _quietly(), _own_signals(), _on_loopback() if _is_loopback(named) else nullcontext():
         try:
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except AuthenticationError as err:
@@ -160,6 +161,10 @@ def _check_is_node(address: str) -> None:
             f"this machine is no node of the Ray cluster at '{address}', and a run must begin on one; log in to its "
             "head, or use `decopa submit --cluster FILE run ...`, which does not need to be a node"
         )
+
+
+def _is_loopback(address: str) -> bool:
+    return _resolved(address.rpartition(":")[0]).startswith("127.")
 
 
 def _resolved(host: str) -> str:

@@ -124,11 +124,13 @@ def session(*, address: str | None = None, places: int = 64) -> Iterator[str | N
     """Inside, all runs share one Ray: the cluster at `address`, or one that is started here; yields its dashboard.
 
     Without a session every run that needs Ray starts one of its own, which takes seconds. `places` is the number of
-    units and shufflers that fit on a Ray that is started here, all runs at a time together.
+    units and shufflers that fit on a Ray that is started here, all runs at a time together. The processes of a run stay
+    until the next one, which takes them over if it has the same: a query by the same name with as many units.
     """
+    from cluster.kept_actors import keeping_actors
     from cluster.ray_session import ray_session
 
-    with ray_session(address=address, cpus=places) as dashboard:
+    with ray_session(address=address, cpus=places) as dashboard, keeping_actors():
         yield dashboard
 
 

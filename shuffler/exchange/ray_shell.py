@@ -111,8 +111,9 @@ class Shell:
 
         Python would go through all of it again and again in search of garbage, for some 60 ms each time.
         """
-        gc.unfreeze()
-        gc.collect()
+        if gc.get_freeze_count():  # a process that has begun anew has what is left of the attempt before
+            gc.unfreeze()
+            gc.collect()
         gc.freeze()
 
     def born(self) -> float:

@@ -12,9 +12,23 @@ import pytest
 
 pytestmark = pytest.mark.ray
 
-#: In a process of its own, because there is one Ray in each.
+#: Connects to the cluster at an address.
+DRIVER = """
+import sys
+import ray
+from cluster.ray_session import ray_session
+
+@ray.remote
+class Unit:
+    def answer(self):
+        return 42
+
+with ray_session(address=sys.argv[1]):
+    assert ray.get(Unit.remote().answer.remote()) == 42
+"""
+#: In a process of its own, because there is one Ray in each. Another program can connect to its Ray.
 PROGRAM = """
-import json, psutil, ray
+import json, psutil, ray, subprocess, sys
 from cluster.ray_session import ray_session
 
 @ray.remote
@@ -28,18 +42,21 @@ with ray_session(cpus=2) as dashboard:
         for port in process.net_connections(kind="tcp"):
             if port.status == psutil.CONN_LISTEN:
                 found.append([process.name(), port.laddr.ip])
-    print(json.dumps([dashboard, found]))
+    address = ray.get_runtime_context().gcs_address
+    other = subprocess.run([sys.executable, "-W", "ignore", "-c", sys.argv[1], address], check=False, timeout=60)
+    print(json.dumps([dashboard, found, other.returncode]))
 """
 
 
 def test_a_ray_that_is_started_here_listens_on_loopback_only() -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", PROGRAM], capture_output=True, text=True, timeout=300, check=True
+        [sys.executable, "-W", "ignore", "-c", PROGRAM, DRIVER], capture_output=True, text=True, timeout=300, check=True
     )
-    dashboard, ports = json.loads(done.stdout.splitlines()[-1])
+    dashboard, ports, connected = json.loads(done.stdout.splitlines()[-1])
     assert dashboard.startswith("http://127.0.0.1:")
     assert {name for name, _ in ports} >= {"gcs_server", "raylet", "ray::DashboardAgent"}
     assert [port for port in ports if port[1].removeprefix("::ffff:") != "127.0.0.1"] == []
+    assert connected == 0, done.stderr[-2000:]
 
 
 #: A cluster with or without a token, as its second argument says; the program that connects to it has a token at hand.
@@ -52,19 +69,6 @@ cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_
 os.environ.pop("RAY_AUTH_MODE")
 print(subprocess.run([sys.executable, "-W", "ignore", "-c", sys.argv[1], cluster.address], check=False).returncode)
 cluster.shutdown()
-"""
-DRIVER = """
-import sys
-import ray
-from cluster.ray_session import ray_session
-
-@ray.remote
-class Unit:
-    def answer(self):
-        return 42
-
-with ray_session(address=sys.argv[1]):
-    assert ray.get(Unit.remote().answer.remote()) == 42
 """
 
 

@@ -85,6 +85,8 @@ class Monitor:
         self._load = LoadWatch()
         self._memory = Remembered()
         self._pending = False
+        #: Whether the last suspicion was about the load alone.
+        self._of_load = False
         self._unaudited: Decision | None = None
         #: Rates that the last switch was decided with but that have turned out to be others.
         self._misjudged: tuple[Finding, ...] = ()
@@ -99,12 +101,9 @@ class Monitor:
         self._audit()
         if self._pending or (self.past.is_cooling(reading.at_s) and not (found is not None and found.urgent)):
             return None
-        return (
-            found
-            or self._first_thoughts(reading)
-            or self._second_thoughts(reading)
-            or self._load_suspicion(reading, recent)
-        )
+        suspicion = found or self._first_thoughts(reading) or self._second_thoughts(reading)
+        self._of_load = suspicion is None
+        return suspicion or self._load_suspicion(reading, recent)
 
     def _first_thoughts(self, reading: Reading) -> Suspicion | None:
         """The stream has shown what nobody knew when the plan was made."""
@@ -170,8 +169,10 @@ class Monitor:
         return decision
 
     def dismiss(self) -> None:
-        """Nothing comes of a suspicion: what has changed is the new reference."""
-        self._watch.rebase()
+        """Nothing comes of a suspicion: what has changed is the new reference. A load changes nothing that is compared
+        with one."""
+        if not self._of_load:
+            self._watch.rebase()
         self._load = LoadWatch()
 
     def _best(

@@ -71,7 +71,9 @@ def main() -> None:
         address = ray.get_runtime_context().gcs_address
         named = [*on_ray, "--address", address]
         _tell("command, running cluster", 1.5, lambda: first_match_s(*named), args.repeat)
-        _tell("call within a session", 1.5, lambda: in_session_s(args.units), args.repeat)
+        _tell("call, Ray is there", 1.5, lambda: in_session_s(args.units), args.repeat)
+        with decopa.session():
+            _tell("call within a session", 1.5, lambda: in_session_s(args.units), args.repeat)
 
 
 if __name__ == "__main__":

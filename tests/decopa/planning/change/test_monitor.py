@@ -163,3 +163,20 @@ def test_other_numbers_of_units_are_asked_for_when_the_load_is_high_or_was_low_f
     assert loaded(watched, 0.3, 100)[0] == pytest.approx(61, abs=2)
     assert loaded(Monitor(PLAN_1, Pricing(CAPACITY), units=UnitRange(2, 8)), 0.6, 100) == []
     assert loaded(monitor(PLAN_1), 0.9, 100) == []  # a fixed number of units stays
+
+
+def test_a_low_load_that_changes_nothing_does_not_hide_a_change_of_rates() -> None:
+    watched = Monitor(PLAN_1, Pricing(CAPACITY), units=UnitRange(2, 8))
+    counts, asked_at, reasons = dict.fromkeys(PHASE_1, 0.0), None, []
+    for second in range(1, 300):
+        changed = asked_at is not None and second > asked_at + 5
+        for name, rate in PHASE_1.items():
+            counts[name] += rate / 60 / (5 if changed else 1)
+        types = {name: int(count) for name, count in counts.items()}
+        found = watched.look(Counters(float(second), second * 1_000_000, types, busy_s={"u": 0.1 * second}))
+        if found is not None:
+            asked_at = asked_at or second
+            reasons.append((second, str(found)))
+            watched.dismiss()
+    assert asked_at is not None and "load" in reasons[0][1]
+    assert any("rate of B" in why and at <= asked_at + 20 for at, why in reasons)
