@@ -1,8 +1,9 @@
 """`scripts/bench_delivery_ray`: a folder of matches, written by units on Ray, as ratios of one run.
 
-Everything happens on one Ray, in turn, warm. Processor seconds are those of all processes, Ray's own included, from the
-moment when all actors are up to the moment when all matches are written; starting processes is left out. The local run
-and DuckDB's COPY write the same matches, DuckDB with as many threads as the machine has cores.
+Everything happens in one session, in turn, warm: the local run and DuckDB's COPY of the same matches (with as many
+threads as the machine has cores) in this process, runs on Ray in the processes of a run before. Processor seconds are
+those of all processes, Ray's own included, from the moment when all actors are up to the moment when all matches are
+written. With `--fresh` every run on Ray has new processes, whose memory is touched for the first time.
 
 With `--emulate` units pretend to be so slow that one of them takes that many seconds for all comparisons, and many of
 them fit on two cores.
@@ -18,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ import decopa
 from actors.sinks.outlet import OutletSpec
 from actors.sinks.parts import FolderSpec
 from cluster.feeding import TraceBlocks
+from cluster.kept_actors import keeping_actors
 from cluster.options import RayOptions
 from cluster.ray_runtime import RayRuntime
 from cluster.ray_session import ray_session
@@ -126,7 +128,7 @@ def by_duckdb(workload: Workload, peer: DuckDBPeer) -> Spent:
         return Spent(time.perf_counter() - began, time.process_time() - used, rows)
 
 
-def compare(workload: Workload, units: list[int], strategy: str, rounds: int) -> dict[str, list[Spent]]:
+def compare(workload: Workload, units: list[int], strategy: str, rounds: int, *, fresh: bool) -> dict[str, list[Spent]]:
     """What each contender took in each round, all after one round of warming up."""
     known = decopa.stats(workload.query_text, workload.events)
     plans = {n: decopa.plan(workload.query_text, known, units=n, strategy=strategy) for n in units}
@@ -135,6 +137,8 @@ def compare(workload: Workload, units: list[int], strategy: str, rounds: int) ->
         for number in range(rounds + 1):
             each = {"local": on_this_core(workload), "DuckDB COPY": by_duckdb(workload, peer)}
             for n, plan in plans.items():
+                if not fresh:
+                    on_ray(plan, workload, RayOptions())  # its processes are there for the next
                 each[f"Ray, {n} units"] = on_ray(plan, workload, RayOptions())
             shown = ", ".join(f"{name} {one.seconds:.2f} / {one.processor_s:.2f}" for name, one in each.items())
             print(f"round {number}, s / processor s: {shown}", file=sys.stderr, flush=True)
@@ -164,17 +168,19 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--cases", default=",".join(case.name for case in CASES), help="names, separated by commas")
     parser.add_argument("--units", default="1,2,4", help="numbers of units, separated by commas")
     parser.add_argument("--strategy", default="decopa", help="of the plans (default: %(default)s)")
+    parser.add_argument("--fresh", action="store_true", help="new processes for every run on Ray")
     parser.add_argument("--emulate", type=float, metavar="SECONDS", help="units of a declared capacity, no peers")
     args = parser.parse_args(arguments)
     units = [int(one) for one in args.units.split(",")]
-    with ray_session(cpus=max(units) + 2, dashboard=False):
+    keeping = nullcontext() if args.fresh else keeping_actors()
+    with ray_session(cpus=max(units) + 2, dashboard=False), keeping:
         for case in CASES:
             if case.name in args.cases.split(","):
                 workload = workload_of(case, args.events)
                 if args.emulate is not None:
                     print(_emulated_report(emulated(workload, units, args.strategy, args.emulate)), flush=True)
                 else:
-                    found = compare(workload, units, args.strategy, args.rounds)
+                    found = compare(workload, units, args.strategy, args.rounds, fresh=args.fresh)
                     print(f"\n## {case.title}: {args.events:,} events\n\n{_report(found)}", flush=True)
 
 
