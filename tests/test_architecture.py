@@ -14,7 +14,7 @@ PACKAGES = ("decopa", "costmodel", "shuffler", "actors", "cluster")
 #: Rooms from the bottom up: a module imports from its own room and from those before it. A package that has rooms also
 #: has an entry of its own for the modules that stand in no room.
 LAYERS = (
-    "decopa.__version__", "decopa.errors", "decopa.choices", "decopa.documents", "decopa.files",
+    "decopa.__version__", "decopa.errors", "decopa.choices", "decopa.documents", "decopa.files", "decopa.caches",
     "decopa.query", "decopa.language", "costmodel", "decopa.planning",
     "decopa.planning.network.graphs", "decopa.planning.network.problem", "decopa.planning.network.planners",
     "decopa.planning.network",

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import sys
 from functools import cache
 from importlib.metadata import version
@@ -40,7 +41,8 @@ def _loaded(path: Path) -> Lark | None:
 
 def _made(text: str, path: Path) -> Lark:
     parser = Lark(text, parser="lalr", propagate_positions=True, maybe_placeholders=True)
-    # On a full disk the next process makes its own.
-    with contextlib.suppress(OutputError), replacing(path) as temporary, temporary.open("wb") as file:
-        parser.save(file)
+    saved = io.BytesIO()
+    parser.save(saved)
+    with contextlib.suppress(OutputError), replacing(path) as temporary:  # on a full disk every process makes its own
+        temporary.write_bytes(saved.getvalue())
     return parser

@@ -24,7 +24,7 @@ ABSENT = "PATTERN SEQ(A a, NOT(B b), C c) WHERE a.k = b.k AND a.x > 0.99 AND c.x
 def events() -> object:
     import pyarrow as pa
 
-    spec = SyntheticSpec(events=40_000, rate_per_s=4_000.0, types=3, zipf=0.0, seed=5)
+    spec = SyntheticSpec(events=16_000, rate_per_s=4_000.0, types=3, zipf=0.0, seed=5)
     return pa.Table.from_batches(list(spec.batches()))
 
 
@@ -38,7 +38,7 @@ def test_matches_do_not_depend_on_where_rows_are_kept(
     found = decopa.run_detailed(query, events, limits=limits)
     assert expected.matches.num_rows > 0
     assert found.matches.equals(expected.matches)
-    assert max(report.most_spilled_bytes for report in found.operators) > 50_000
+    assert max(report.most_spilled_bytes for report in found.operators) > 15_000
     assert list(tmp_path.iterdir()) == []
 
 
