@@ -10,7 +10,9 @@ import pytest
 
 from cluster.launch.templates import FOLDER
 
-SCRIPTS = [path for path in sorted(FOLDER.iterdir()) if path.suffix == "" and path.read_bytes()[:2] == b"#!"]
+SCRIPTS = [
+    path for path in sorted(FOLDER.iterdir()) if path.is_file() and path.suffix == "" and path.read_bytes()[:2] == b"#!"
+]
 
 
 def test_there_are_scripts_to_lint() -> None:
