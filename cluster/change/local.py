@@ -230,6 +230,7 @@ class ChangingPipeline:
         if not self.events:
             self._pipeline = self._restored(plan, kept, {}) if side is None else side
             old.hand_over_to(self._pipeline, reported(old.plan).keys() & reported(plan).keys())
+            old.close()
             return Replayed(0, watermark_us, 0)
         for one in (old, *([] if side is None else [side])):
             one.advance(watermark_us)
@@ -250,13 +251,17 @@ class ChangingPipeline:
         self._ended_reports += self._reports_of(old, lambda key: key not in kept)
         self._earlier = {key: table for key, table in self._earlier.items() if key in handed} | at_cut
         self._pipeline = new
-        return Replayed(
+        made = Replayed(
             self.events,
             watermark_us,
             0 if side is None else side.events,
             sum(report.ingested for report in done),
             sum(report.comparisons for report in done),
         )
+        for over in (old, side):
+            if over is not None and over is not new:
+                over.close()
+        return made
 
     def _restored(self, plan: Plan, kept: frozenset[str], built: Mapping[str, PartState]) -> Pipeline:
         """The new plan with the state of the parts that stay, and that of those that were built."""
