@@ -25,6 +25,7 @@ def run(mode: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow  # tests/launch spreads units over machines
 def test_units_spread_over_two_nodes_find_the_same_matches() -> None:
     assert "nodes=2 same=True" in run("spread")
 

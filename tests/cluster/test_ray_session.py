@@ -72,7 +72,8 @@ cluster.shutdown()
 """
 
 
-@pytest.mark.parametrize("mode", ["disabled", pytest.param("token", marks=pytest.mark.slow)])
+@pytest.mark.slow  # tests/launch has a cluster with a token
+@pytest.mark.parametrize("mode", ["disabled", "token"])
 def test_a_token_is_shown_to_a_cluster_that_wants_one_and_only_to_such(mode: str, tmp_path: Path) -> None:
     """A driver with a token looks dead to a cluster without one: it refuses the cluster's calls."""
     (tmp_path / "token").write_text("a" * 64)
