@@ -38,6 +38,8 @@ from shuffler.routing.table import NOTHING_YET
 _LOG = logging.getLogger("decopa")
 #: A checkpoint that could not be written is tried again after the usual interval, then after twice that, and so on.
 _LONGEST_WAIT_S = 10.0
+#: The share of the usual time after which a run that was taken up again makes its first checkpoint.
+_SOON = 0.25
 
 #: The name under which a checkpoint has the position of a live source.
 SOURCE = "source"
@@ -92,7 +94,10 @@ class Coordinator:
         keep: int,
         retries: int,
         first: int,
+        taken_up: bool = False,
     ) -> None:
+        """A run that was `taken_up` again makes its first checkpoint soon: matches that were found before the loss wait
+        for it, and another loss before it would have the same work done once more."""
         self._side, self._store, self._output, self._merge = side, store, output, merge
         self._attempt, self._every_s, self._keep, self._retries = attempt, every_s, keep, retries
         self.published = published
@@ -107,7 +112,7 @@ class Coordinator:
         self._failures = 0
         #: What kept checkpoints from being written.
         self.given_up: list[str] = []
-        self._begun_at = time.monotonic()
+        self._begun_at = time.monotonic() - (every_s * (1 - _SOON) if taken_up else 0.0)
         #: Begun and not complete yet, in the order of their numbers: one, or two where plans change.
         self._pending: deque[_Pending] = deque()
         #: The place of the last complete checkpoint; another one there would hold the same.

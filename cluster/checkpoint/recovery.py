@@ -225,6 +225,7 @@ class CheckpointedRuntime:
             keep=self._checkpoints.keep,
             retries=self._checkpoints.retries,
             first=self._next,
+            taken_up=lost is not None,
         )
         session.coordinator, session.recorder = coordinator, self._recorder
         if self._changes is not None:
