@@ -31,6 +31,8 @@ SUBMITTED = ("run", "resume", "stats", "calibrate", "scale")
 EDGES = "EDGES"
 #: Where units go: Ray's strategies for placement groups, and our own.
 PLACEMENTS = ("SPREAD", "PACK", "STRICT_SPREAD", "STRICT_PACK", EDGES)
+#: How messages between processes may be compressed: quickly, or to fewer bytes.
+COMPRESSIONS = ("lz4", "zstd")
 
 #: What a rule that is added sees of the stream: its window, or new events only.
 RuleSight = Literal["window", "new"]

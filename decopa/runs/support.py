@@ -111,6 +111,12 @@ OPTIONS: tuple[Option, ...] = (
         _on(_IN_PROCESS, _NO_RAY),
     ),
     Option(
+        "--compress",
+        "FlushPolicy.compression",
+        lambda spec: spec.ray.policy.compression is not None,
+        _on(_IN_PROCESS, _NO_RAY),
+    ),
+    Option(
         "--placement",
         "Placement.strategy",
         lambda spec: spec.ray.placement.strategy != Placement().strategy,

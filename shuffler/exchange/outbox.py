@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from decopa.choices import COMPRESSIONS
+from decopa.errors import DeployError, did_you_mean
 from shuffler.exchange.channel import Message
-from shuffler.exchange.wire import BatchCodec, Encoded
+from shuffler.exchange.wire import BatchCodec, Encoded, compressed
 from shuffler.routing.table import END_OF_STREAM, Delivery
 from shuffler.routing.topology import Lane, Topology
 from shuffler.rows.batch import Batch
@@ -24,10 +26,16 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class FlushPolicy:
-    """When gathered rows are sent: at `max_rows` for one receiver, or after `interval_s`."""
+    """When gathered rows are sent: at `max_rows` for one receiver, or after `interval_s`; and whether they are
+    compressed, by which of `COMPRESSIONS`."""
 
     max_rows: int = 16_384
     interval_s: float = 0.005
+    compression: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.compression is not None and self.compression not in COMPRESSIONS:
+            raise DeployError(f"unknown compression '{self.compression}'{did_you_mean(self.compression, COMPRESSIONS)}")
 
 
 @dataclass
@@ -128,11 +136,15 @@ class Outbox:
         """The rows as bytes. A broadcast hands the same batches to every unit, so they are encoded once for all."""
         codec = self._codecs[place]
         if place not in self._broadcast:
-            return codec.encode(batches)
+            return self._packed(codec, batches)
         key = codec, tuple(map(id, batches))
         if key not in self._encoded:  # the batches are kept with it, or others might get their ids
-            self._encoded[key] = batches, codec.encode(batches)
+            self._encoded[key] = batches, self._packed(codec, batches)
         return self._encoded[key][1]
+
+    def _packed(self, codec: BatchCodec, batches: list[Batch]) -> Encoded:
+        encoded, compression = codec.encode(batches), self._policy.compression
+        return encoded if compression is None else compressed(encoded, compression)
 
 
 def _broadcast_lanes(outgoing: Mapping[str, tuple[Lane, ...]]) -> frozenset[tuple[str, int]]:

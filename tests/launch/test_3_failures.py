@@ -143,6 +143,7 @@ def test_raylets_that_are_killed_in_turn_cost_no_match(steady: Launched) -> None
     pins = ["--pin", "shuffler/0=10.77.0.1", "--pin", "steady/sink=10.77.0.3"]
     with Run(steady, "raylets", *pins, rate=SLOW_RATE) as run:
         for victim in ("n2", "n3", "n4"):
+            print(f"{victim} after {len(run.parts)} parts", flush=True)
             run.await_parts(len(run.parts) + 2)  # it works, and a checkpoint has something to go back to
             homes = steady.actors()
             assert victim != "n3" or homes["steady/sink"] == "10.77.0.3"

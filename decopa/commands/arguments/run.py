@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from decopa.choices import (
     BAD_ROW_POLICIES,
+    COMPRESSIONS,
     DEFAULT_CHECKPOINT_S,
     DEFAULT_MAX_FOLDER_BYTES,
     DEFAULT_MAX_GROUPS,
@@ -124,6 +125,12 @@ def add_runtime_arguments(run: argparse.ArgumentParser) -> None:
     )
     ray.add_argument("--shufflers", metavar="N", type=count, help="processes that deal out events (default: 1)")
     ray.add_argument("--sinks", metavar="N", type=count, help="processes that collect matches (default: 1)")
+    ray.add_argument(
+        "--compress",
+        choices=COMPRESSIONS,
+        help="messages between processes, for networks slower than about 1 Gbit/s: zstd makes them smaller, lz4 takes "
+        "less time (default: not at all)",
+    )
     add_placement_arguments(ray)
     add_wait_argument(ray)
     add_dry_run_argument(ray)
@@ -284,6 +291,7 @@ def spec_of(args: argparse.Namespace) -> RunSpec:
 
     from cluster.options import Checkpoints, Placement, RayOptions
     from decopa.runs.spec import RunSpec
+    from shuffler.exchange.outbox import FlushPolicy
     from shuffler.source.dead_letters import BadRows
     from shuffler.source.lateness import Lateness
     from shuffler.source.pacing import Replay
@@ -298,6 +306,7 @@ def spec_of(args: argparse.Namespace) -> RunSpec:
     )
     ray = RayOptions(
         address=args.address,
+        policy=FlushPolicy(compression=args.compress),
         shufflers=args.shufflers or 1,
         sinks=args.sinks or 1,
         placement=Placement(args.placement or PLACEMENTS[0], dict(args.pin) or None, speeds=node_speeds_of(args)),

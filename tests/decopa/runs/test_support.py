@@ -17,6 +17,7 @@ from decopa.errors import DecoPaError
 from decopa.planning.change.options import Adapt
 from decopa.runs.spec import Output, Planning, RunSpec, TraceOptions
 from decopa.runs.support import OPTIONS, Option, Way, check_supported, markdown_table, way_of
+from shuffler.exchange.outbox import FlushPolicy
 from shuffler.source.dead_letters import BadRows
 from shuffler.source.lateness import Lateness
 from shuffler.source.pacing import Replay
@@ -38,6 +39,7 @@ ASKING = {
     "--address": RunSpec(ray=RayOptions(address="auto")),
     "--shufflers": RunSpec(ray=RayOptions(shufflers=2)),
     "--sinks": RunSpec(ray=RayOptions(sinks=2)),
+    "--compress": RunSpec(ray=RayOptions(policy=FlushPolicy(compression="lz4"))),
     "--placement": RunSpec(ray=RayOptions(placement=Placement("PACK"))),
     "--wait-for-nodes": RunSpec(ray=RayOptions(wait_for_nodes_s=60.0)),
     "--pin": RunSpec(ray=RayOptions(placement=Placement(pins={"o5": "10.0.0.7"}))),

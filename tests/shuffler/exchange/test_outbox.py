@@ -6,8 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from decopa.choices import COMPRESSIONS
+from decopa.errors import DeployError
 from decopa.planning.plan import Plan
 from decopa.query.binding import bind
 from shuffler.exchange.channel import Message
@@ -45,7 +48,7 @@ class CountingCodec(BatchCodec):
 class Sent:
     """An outbox of a shuffler for three units, with the messages it has sent."""
 
-    def __init__(self, max_rows: int = 1_000) -> None:
+    def __init__(self, max_rows: int = 1_000, compression: str | None = None) -> None:
         bound = bind(PLAN.query, SCHEMA)
         self.codecs = {name: CountingCodec(layout_of(bound, PLAN.operator(name).sub_query)) for name in ("a", "b")}
         self.topology = Topology(Plan((PLAN,)))
@@ -55,7 +58,7 @@ class Sent:
             self.topology,
             lambda part, source: self.codecs[source],
             send=lambda target, message: self.messages.append((target, message)),
-            policy=FlushPolicy(max_rows, 1e9),
+            policy=FlushPolicy(max_rows, 1e9, compression),
             clock=lambda: 0.0,
         )
         routing = self.topology.routing[0]
@@ -110,3 +113,33 @@ def test_every_unit_gets_all_broadcast_rows_however_messages_are_cut(max_rows: i
     dealt = Counter(number for ids in sent.received("a").values() for number in ids)
     assert dealt == Counter(range(60))
     assert sent.outbox.rows_sent == UNITS * len(found[0]) + 60
+
+
+def sizes(sent: Sent) -> list[int]:
+    return [buffer.size for _, message in sent.messages for _, encoded in message.rows for buffer in encoded]
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_compressed_rows_are_the_same_in_fewer_bytes(compression: str) -> None:
+    plain, small = Sent(10_000), Sent(10_000, compression)
+    for sent in (plain, small):
+        sent.put("b", range(10_000))
+        sent.put("a", [1])  # too few to be worth it
+        sent.outbox.flush(urgent=True)
+    assert small.codecs["b"].encoded == 1
+    assert small.received("b") == plain.received("b") and small.received("a") == plain.received("a")
+    assert max(sizes(small)) < max(sizes(plain)) / 1.5 and min(sizes(small)) == min(sizes(plain))
+
+
+def test_compressed_rows_of_strangers_are_refused() -> None:
+    sent = Sent(10_000, "zstd")
+    sent.put("b", range(10_000))
+    sent.outbox.flush(urgent=True)
+    ((_, encoded),) = sent.messages[0][1].rows
+    with pytest.raises(pa.ArrowInvalid, match="metadata"):
+        sent.codecs["b"].decode(encoded, trusted=False)
+
+
+def test_an_unknown_compression_is_named() -> None:
+    with pytest.raises(DeployError, match="unknown compression 'zst'; did you mean 'zstd'"):
+        FlushPolicy(compression="zst")
