@@ -12,11 +12,12 @@ cp "${work%/*}/key.pub" "$work/key.pub"
 mount -t overlay -o "lowerdir=/,upperdir=$work/upper,workdir=$work/scratch" machine "$new"
 mount -t proc proc "$new/proc"
 mount -t sysfs sysfs "$new/sys"
-if [ -d /sys/fs/cgroup/cpu ]; then  # a machine sees how often its CPU was at its limit, and cannot change the limit
+# A machine sees how often its CPU was at its limit, and cannot change the limit. The /sys of a network namespace has no
+# groups, so they are mounted anew (version 1, as the limit is).
+if grep -q '^cpu[[:space:]]*[1-9]' /proc/cgroups; then
     mount -t tmpfs -o mode=755 cgroups "$new/sys/fs/cgroup"
     mkdir "$new/sys/fs/cgroup/cpu"
-    mount --bind /sys/fs/cgroup/cpu "$new/sys/fs/cgroup/cpu"
-    mount -o remount,bind,ro "$new/sys/fs/cgroup/cpu"
+    mount -t cgroup -o cpu,ro cgroup "$new/sys/fs/cgroup/cpu"
 fi
 mount -t tmpfs -o mode=755 devices "$new/dev"
 for device in null zero full random urandom tty; do
