@@ -82,8 +82,11 @@ def test_string_ids_and_timestamps_come_back_as_they_were(events: pa.Table) -> N
     named = events.set_column(0, "id", pa.array([f"e{number}" for number in events["id"].to_pylist()]))
     named = named.set_column(1, "ts", named["ts"].cast(pa.timestamp("us", "UTC")))
     with interpreted():
-        here, found = (decopa.run(SMALL, named, units=3, runtime=runtime) for runtime in ("local", "ray"))
-    assert found.equals(here)
+        here = decopa.run(SMALL, named, units=3, runtime="local")
+        for compression in (None, "zstd"):
+            options = RayOptions(policy=FlushPolicy(compression=compression))
+            found = decopa.run(SMALL, named, units=3, runtime="ray", ray=options)
+            assert found.equals(here)
     assert found.schema.field("a").type == pa.string()
 
 
