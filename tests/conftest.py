@@ -7,11 +7,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from actors.columnar.jit import interpreted
 from tests.support.sessions import ray_cluster, spark
 from tests.support.shared import SHARED
 
@@ -35,3 +37,10 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip(f"no {SHARED}: traces and worked examples are not here")
     return SHARED
+
+
+@pytest.fixture
+def without_compiling() -> Iterator[None]:
+    """Inside of a test compiled loops are plain Python: a shape that is new takes seconds to compile."""
+    with interpreted():
+        yield

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pyarrow as pa
 import pytest
 import ray
 
 import decopa
-from actors.columnar.jit import interpreted
 from actors.group import Limits
 from cluster.kept_actors import kept_actors
 from decopa.errors import LimitError
 from tests.support.mirrored import RARE_A, RARE_C, stream
 from tests.support.ray_changes import left_behind
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("without_compiling")]
 
 QUERY = "PATTERN SEQ(A a, B b) WHERE a.x = b.x WITHIN 10 s"
-
-
-@pytest.fixture(autouse=True)
-def without_compiling() -> Iterator[None]:
-    with interpreted():
-        yield
 
 
 def actors_of() -> dict[str, int]:

@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import decopa
-from actors.columnar.jit import interpreted
 from decopa import Adapt, Capacity, Checkpoints, Planning, TraceOptions
 from decopa.planning.price import plan_units
 from scripts.reliability.jobs import rows_of
@@ -19,17 +18,11 @@ from tests.cluster.checkpoint.test_recovery import published
 from tests.support.mirrored import QUERY, RARE_A, RARE_C, mirrored, stream
 from tests.support.ray_changes import left_behind
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("without_compiling")]
 
 #: A block is worked on in a millisecond or two, and counters take about as long to come.
 SMALL = TraceOptions(batch_size=8)
 OFTEN = Adapt(overhead=1.0)
-
-
-@pytest.fixture(autouse=True)
-def without_compiling() -> Iterator[None]:
-    with interpreted():
-        yield
 
 
 @pytest.fixture(scope="module")

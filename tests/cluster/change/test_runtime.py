@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 
-from actors.columnar.jit import interpreted
 from cluster.change.loop import Adaptable, AdaptLoop
 from cluster.change.outcome import ChangeAbandoned, Switched
 from cluster.change.runtime import AdaptingRuntime
@@ -20,15 +18,11 @@ from decopa.planning.strategies.left_deep import left_deep
 from shuffler.source.trace import open_trace
 from tests.support.engine import table_of
 
+pytestmark = pytest.mark.usefixtures("without_compiling")
+
 QUERY = parse("PATTERN SEQ(A a, B b, C c) WITHIN 9 us")
 EVENTS = table_of([{"id": at, "ts": at, "type": "ABC"[at % 3]} for at in range(90)])
 PLANS = [Plan((spread_units(left_deep(QUERY), units),)) for units in (2, 4, 6)]
-
-
-@pytest.fixture(autouse=True)
-def without_compiling() -> Iterator[None]:
-    with interpreted():
-        yield
 
 
 class Impatient:

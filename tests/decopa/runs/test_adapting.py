@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +16,11 @@ from decopa.commands.cli import main
 from decopa.planning.price import plan_units
 from tests.support.mirrored import QUERY, RARE_A, RARE_C, mirrored, stream
 
+pytestmark = pytest.mark.usefixtures("without_compiling")
+
 SMALL = TraceOptions(batch_size=32)
 #: Looks are not rationed, so that what is decided follows from the events alone.
 OFTEN = Adapt(overhead=1.0)
-
-
-@pytest.fixture(autouse=True)
-def without_compiling() -> Iterator[None]:
-    with interpreted():
-        yield
 
 
 @pytest.fixture(scope="module")

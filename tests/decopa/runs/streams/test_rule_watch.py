@@ -12,24 +12,19 @@ import pyarrow as pa
 import pytest
 
 import decopa
-from actors.columnar.jit import interpreted
 from cluster.change.rule_folder import RuleChange, RuleFolder
 from cluster.change.versions import RuleError
 from decopa.commands.cli import main
 from decopa.runs.streams.open_run import OpenRun
 from decopa.runs.streams.rule_watch import RuleWatch
 
+pytestmark = pytest.mark.usefixtures("without_compiling")
+
 PAIRS = "QUERY pairs PATTERN SEQ(A a, B b) WITHIN 3 us"
 LATE = "QUERY late PATTERN SEQ(B b, C c) WITHIN 2 us"
 EVENTS = pa.table({"id": range(60), "ts": range(60), "type": ["ABC"[at % 3] for at in range(60)]})
 #: Before which batch of six events something happens.
 Story = dict[int, Callable[[], None]]
-
-
-@pytest.fixture(autouse=True)
-def without_compiling() -> Iterator[None]:
-    with interpreted():
-        yield
 
 
 @pytest.fixture
