@@ -194,7 +194,7 @@ class AdaptLoop:
             known = monitor.informed(suspicion, self._measured(suspicion))
             plans = [keyed_like(running, plan) for plan in self._replan(running, known, suspicion.speed)]
         except DecoPaError:  # what cannot be measured or planned stays as it is
-            monitor.dismiss()
+            monitor.dismiss(suspicion)
             return None
         return monitor.weigh(suspicion, known, plans)
 

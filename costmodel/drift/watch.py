@@ -83,6 +83,8 @@ class Suspicion:
     since: Stretch | None = None
     #: Why it is asked, where no statistic has changed.
     note: str = ""
+    #: Whether it is asked because of the load alone: no statistic has changed.
+    of_load: bool = False
 
     def __str__(self) -> str:
         reasons = [*([self.note] if self.note else []), *map(str, self.findings[:_SHOWN])]

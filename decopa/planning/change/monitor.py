@@ -85,8 +85,6 @@ class Monitor:
         self._load = LoadWatch()
         self._memory = Remembered()
         self._pending = False
-        #: Whether the last suspicion was about the load alone.
-        self._of_load = False
         self._unaudited: Decision | None = None
         #: Rates that the last switch was decided with but that have turned out to be others.
         self._misjudged: tuple[Finding, ...] = ()
@@ -101,9 +99,12 @@ class Monitor:
         self._audit()
         if self._pending or (self.past.is_cooling(reading.at_s) and not (found is not None and found.urgent)):
             return None
-        suspicion = found or self._first_thoughts(reading) or self._second_thoughts(reading)
-        self._of_load = suspicion is None
-        return suspicion or self._load_suspicion(reading, recent)
+        return (
+            found
+            or self._first_thoughts(reading)
+            or self._second_thoughts(reading)
+            or self._load_suspicion(reading, recent)
+        )
 
     def _first_thoughts(self, reading: Reading) -> Suspicion | None:
         """The stream has shown what nobody knew when the plan was made."""
@@ -138,6 +139,7 @@ class Monitor:
             recent.rates(window_us),
             speed=recent.speed,
             since=recent,
+            of_load=True,
         )
 
     # --------------------------------------------------------------- decisions
@@ -163,15 +165,15 @@ class Monitor:
         speed = suspicion.speed if suspicion.speed > 0 else 1.0
         decision = self._best(suspicion, known, plans, speed, barrier_age_s)
         if decision is None:
-            self.dismiss()
+            self.dismiss(suspicion)
         else:
             self._pending = True
         return decision
 
-    def dismiss(self) -> None:
+    def dismiss(self, suspicion: Suspicion) -> None:
         """Nothing comes of a suspicion: what has changed is the new reference. A load changes nothing that is compared
         with one."""
-        if not self._of_load:
+        if not suspicion.of_load:
             self._watch.rebase()
         self._load = LoadWatch()
 

@@ -177,6 +177,6 @@ def test_a_low_load_that_changes_nothing_does_not_hide_a_change_of_rates() -> No
         if found is not None:
             asked_at = asked_at or second
             reasons.append((second, str(found)))
-            watched.dismiss()
+            watched.dismiss(found)
     assert asked_at is not None and "load" in reasons[0][1]
     assert any("rate of B" in why and at <= asked_at + 20 for at, why in reasons)
