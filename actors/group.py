@@ -158,8 +158,12 @@ class UnitGroup:
         self, operator: PlanOperator, numbers: Iterable[int], spec: OperatorSpec, routing: RoutingTable
     ) -> None:
         inputs = self._plan.inputs(operator)
-        channels = [Channel(side, sender) for side, source in enumerate(inputs) for sender in routing.senders(source)]
         for number in numbers:
+            channels = [
+                Channel(side, sender)
+                for side, source in enumerate(inputs)
+                for sender in routing.senders_to(source, number)
+            ]
             unit = ProcessingUnit(
                 spec,
                 number,
@@ -169,7 +173,7 @@ class UnitGroup:
                 spill=self._limits.spill,
             )
             self.units[operator.name, number] = unit
-            self._senders[unit.name] = sender = Sender(unit.name, routing.edges_from(operator))
+            self._senders[unit.name] = sender = Sender(unit.name, routing.edges_from(operator), number)
             late = unit.logic.late_side
             for channel in channels:
                 self._inboxes[operator.name, number, channel] = _Inbox(

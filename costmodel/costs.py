@@ -94,9 +94,9 @@ def ingestion(*inputs: InputRate) -> Load:
 def join_load(left: InputRate, right: InputRate, log_candidates: float | None = None) -> OperatorLoad:
     """SEQ and AND: a left arrival meets every stored right match, and the other way round, hence twice the product.
 
-    `log_candidates` replaces the product where it is known better (see `QueryRates.candidates`).
+    `log_candidates` replaces the product where it is known better (see `QueryRates.candidates`). With both inputs
+    partitioned (hashed by a key) the units share everything.
     """
-    _check_one_partitioned(left, right)
     meetings = clamped(_BOTH_WAYS + left.log_rate + right.log_rate) if log_candidates is None else log_candidates
     return OperatorLoad(ingestion(left, right), _work(meetings, shared=left.partitioned or right.partitioned))
 
@@ -125,18 +125,16 @@ def kleene_binary_load(
 
 def negation_load(positive: InputRate, negated: InputRate) -> OperatorLoad:
     """NOT, which the paper does not price: like a join, since both inputs are held for a window and one is looked up
-    for matches of the other. An upper bound, as the first negated match that blocks ends a look-up. Only the positive
-    input can be partitioned.
+    for matches of the other. An upper bound, as the first negated match that blocks ends a look-up. The negated input
+    can be partitioned only together with the positive one, by a key.
     """
-    if negated.partitioned:
+    if negated.partitioned and not positive.partitioned:
         raise PlanError("the negated input is partitioned, so a unit may miss what blocks a match; broadcast it")
     return join_load(positive, negated)
 
 
 def measured_load(inputs: Sequence[InputRate], log_compared: float) -> OperatorLoad:
     """Any operator, with comparisons as they were measured."""
-    if len(inputs) == 2:
-        _check_one_partitioned(*inputs)
     shared = any(one.partitioned for one in inputs)
     return OperatorLoad(ingestion(*inputs), _work(log_compared, shared=shared))
 
@@ -154,8 +152,3 @@ def next_load(first: InputRate, following: InputRate) -> OperatorLoad:
 
 def _work(log_amount: float, *, shared: bool) -> Load:
     return Load(log_shared=log_amount) if shared else Load(log_each=log_amount)
-
-
-def _check_one_partitioned(left: InputRate, right: InputRate) -> None:
-    if left.partitioned and right.partitioned:
-        raise PlanError("both inputs are partitioned, so some pairs never meet; broadcast one of them (Def. 5.2)")

@@ -43,9 +43,10 @@ def row_sets(plan: QueryPlan, operator: PlanOperator) -> dict[str, RowSet]:
     """The sets by name, for an operator that has inputs."""
     inputs = [source.sub_query for source in plan.inputs(operator)]
     roles = plan.roles(operator)
+    together = (None, None) if roles.hashed is None else tuple((key,) for key in roles.hashed)
     match roles.rule:
         case Rule.JOIN:
-            return {SIDES[side]: RowSet(sub_query, side) for side, sub_query in enumerate(inputs)}
+            return {SIDES[side]: RowSet(sub_query, side, together[side]) for side, sub_query in enumerate(inputs)}
         case Rule.KLEENE_UNARY:
             return {FAMILIES: RowSet(inputs[0], 0, identity_columns(plan.query, inputs[0], roles.formed))}
         case Rule.KLEENE_BINARY:
@@ -59,11 +60,10 @@ def row_sets(plan: QueryPlan, operator: PlanOperator) -> dict[str, RowSet]:
             }
         case Rule.NEGATION:
             return {
-                PENDING: RowSet(inputs[roles.main], roles.main),
-                NEGATED: RowSet(inputs[roles.other], roles.other),
+                PENDING: RowSet(inputs[roles.main], roles.main, together[roles.main]),
+                NEGATED: RowSet(inputs[roles.other], roles.other, together[roles.other]),
             }
         case Rule.NEXT:
-            together = [None, None] if roles.hashed is None else [(key,) for key in roles.hashed]
             return {
                 WAITING: RowSet(inputs[roles.main], roles.main, together[roles.main]),
                 CANDIDATES: RowSet(inputs[roles.other], roles.other, together[roles.other]),

@@ -19,6 +19,7 @@ from actors.state.codec import check_split, plan_document
 from actors.unit import Channel, UnitState
 from decopa.errors import CheckpointError
 from decopa.planning.plan import PlanOperator, QueryPlan
+from decopa.planning.roles import BOTH
 from shuffler.routing.feeder import FeederState
 from shuffler.routing.partitioner import Broadcast, HashByEventIds, Partitioner, RoundRobin
 from shuffler.routing.table import RoutingTable, SenderState
@@ -87,25 +88,30 @@ def _dealt(old: RoutingTable, new: RoutingTable, operator: PlanOperator, units: 
     count, dealt_before = roles.active_units, old.plan.roles(old.plan.operator(operator.name)).dealt
     # A later watermark of one unit promises nothing about rows that come from others.
     watermarks = tuple(min(unit.logic.watermarks[side] for unit in units) for side in range(len(sources)))
-    channels = {
-        Channel(side, sender): watermarks[side] for side, source in enumerate(sources) for sender in new.senders(source)
-    }
+    channels = [
+        {
+            Channel(side, sender): watermarks[side]
+            for side, source in enumerate(sources)
+            for sender in new.senders_to(source, number)
+        }
+        for number in range(count)
+    ]
     rows: list[dict[str, Batch]] = [{} for _ in range(count)]
     for name, kind in row_sets(new.plan, operator).items():
         copies = [unit.logic.rows[name] for unit in units]
-        whole = joined(copies) if kind.side == dealt_before else _united(copies, new.plan, kind)
+        whole = joined(copies) if dealt_before in (kind.side, BOTH) else _united(copies, new.plan, kind)
         nothing = whole.take(np.empty(0, dtype=np.int64))
-        parts = dict(_partitioner(kind, count, dealt=kind.side == roles.dealt).split(whole))
+        parts = dict(_partitioner(kind, count, dealt=roles.dealt in (kind.side, BOTH)).split(whole))
         for number in range(count):
             rows[number][name] = parts.get(number, nothing)
     return [
-        UnitState(LogicState(rows[number], watermarks), channels, _total(units) if number == 0 else Counters())
+        UnitState(LogicState(rows[number], watermarks), channels[number], _total(units) if number == 0 else Counters())
         for number in range(count)
     ]
 
 
 def _partitioner(kind: RowSet, units: int, *, dealt: bool) -> Partitioner:
-    """Which units must have a row; for a unary Kleene split it is the rule that its senders go by."""
+    """Which units must have a row; for a unary Kleene split and with a key it is the rule that senders go by."""
     if not dealt:
         return Broadcast(units)
     return RoundRobin(units) if kind.together is None else HashByEventIds(units, kind.together)

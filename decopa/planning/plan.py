@@ -13,7 +13,8 @@ import networkx as nx
 from decopa.documents import Document, as_document, read_document
 from decopa.errors import PlanError, QueryError
 from decopa.language.text.parser import parse
-from decopa.planning.roles import Roles, Rule, roles_of
+from decopa.planning.hash_keys import are_equal
+from decopa.planning.roles import BOTH, Roles, Rule, roles_of
 from decopa.planning.subquery import SubQuery
 from decopa.query.query import Query
 
@@ -180,6 +181,38 @@ class QueryPlan:
     def roles(self, operator: PlanOperator) -> Roles:
         """What the operator does, which of its inputs is which, and how many of its units work."""
         return self._roles[operator.name]
+
+    def stays(self, operator: PlanOperator) -> bool:
+        """Whether matches stay on the host that found them: unit n of each successor gets those of unit n.
+
+        So it is wherever a successor has the same hosts and its matches may be dealt out in any way: nothing crosses
+        from host to host. A closure of groups has its matches hashed, and so has a successor with a key, whose rows are
+        where they belong only if this operator was dealt out by the same key.
+        """
+        return operator.name in self._staying
+
+    @cached_property
+    def _staying(self) -> frozenset[str]:
+        return frozenset(
+            one.name
+            for one in self.operators
+            if one.partitioned
+            and one.inputs
+            and len(one.hosts) == self.roles(one).active_units > 1
+            and (after := self.successors(one))
+            and all(self._may_stay(one, successor) for successor in after)
+        )
+
+    def _may_stay(self, operator: PlanOperator, after: PlanOperator) -> bool:
+        roles = self.roles(after)
+        if after.hosts != operator.hosts or roles.rule is Rule.KLEENE_UNARY:
+            return False
+        if roles.dealt != BOTH:
+            return True
+        mine, its = self.roles(operator).keys, roles.keys
+        if self.roles(operator).dealt != BOTH or mine is None or its is None:
+            return False
+        return are_equal(self.query, operator.sub_query, mine[0], its[after.inputs.index(operator.name)])
 
     def rule(self, operator: PlanOperator) -> Rule:
         """How the operator makes its matches."""

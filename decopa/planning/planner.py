@@ -17,7 +17,7 @@ from decopa.planning.price import price_plan, workload_log_scaling
 from decopa.planning.split import SplitSpace
 from decopa.planning.strategies import baselines
 from decopa.planning.strategies.algorithm1 import construct_as_printed
-from decopa.planning.strategies.choose import Choice, best_plans, least_work_splits, ranked
+from decopa.planning.strategies.choose import TRAVELLING, Choice, best_plans, least_work_splits, ranked
 from decopa.planning.strategies.construct import construct
 from decopa.planning.strategies.exhaustive import MAX_POSITIONS, MAX_WORK, best_assignment
 from decopa.planning.strategies.left_deep import left_deep
@@ -195,11 +195,9 @@ class _Planner:
             case "rip":
                 return baselines.rip(branch, units)
         operators = len(baselines.split_of_plan(baselines.state_parallel(branch)))
-        if units < operators:
-            self.notices.append(
-                f"{branch.pattern} needs {operators} operators but has {units} unit(s): all run on one unit; "
-                f"{MORE_UNITS}"
-            )
+        chooses = self.strategy == "decopa" and space.rates.statistics.measured
+        if units < operators and not (chooses and units > 1 and self.processors != 1):
+            self.notices.append(_all_on_one_unit(branch, operators, units))
             return self._on_one_unit(space, operators)
         match self.strategy:
             case "state":
@@ -222,9 +220,12 @@ class _Planner:
             best, *others = choices
             self.candidates[branch] = best_plans(choices, space, _MOST_CANDIDATES)
             sharing = self._sharing_units(space, units) if self.processors is None else None
-            if sharing is not None and _SHARING_GAIN * sharing[1] <= best.seconds_per_second:
+            gain = _SHARING_GAIN * (TRAVELLING if best.candidate.hosts else 1.0)
+            if sharing is not None and gain * sharing[1] <= best.seconds_per_second:
                 self.candidates[branch].insert(0, sharing[0])
                 return sharing[0]
+            if best.candidate.together and units < operators:
+                self.notices.append(_all_on_one_unit(branch, operators, units))
             apart = [one for one in others if not one.candidate.together]
             if best.candidate.together and apart and self.processors is None:
                 times = apart[0].seconds_per_second / best.seconds_per_second
@@ -272,3 +273,7 @@ class _Planner:
             known = self.statistics[branch]
             self._spaces[branch] = SplitSpace(branch, QueryRates(branch, known, self.model or model_for(known)))
         return self._spaces[branch]
+
+
+def _all_on_one_unit(branch: Query, operators: int, units: int) -> str:
+    return f"{branch.pattern} needs {operators} operators but has {units} unit(s): all run on one unit; {MORE_UNITS}"

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from decopa.planning.hash_keys import join_key
 from decopa.planning.subquery import SubQuery
 from decopa.planning.succession import Succession, hash_key, succession_of
 from decopa.query.analysis import Negation
@@ -40,7 +41,8 @@ class Roles:
     of a binary one, the positive part of a negation, the left side of a join, what comes first in a NEXT. `formed`
     names the KL positions whose groups it forms; a valid Kleene split forms one, or all those of one group. `negation`
     is the NOT that a negation decides, `succession` how the inputs of a NEXT follow each other, and `keys` the
-    attributes by which both can be hashed, if FILTER has any.
+    attributes by which both inputs can be hashed: those that FILTER of a NEXT requires to be equal, or, where the plan
+    deals out both inputs of another operator, a condition.
 
     `dealt` is the side whose matches are dealt out among its units, None if all are broadcast. Then every unit would
     find the same matches, so `active_units` is 1 whatever the plan gives it.
@@ -62,16 +64,18 @@ class Roles:
 
     @property
     def may_deal(self) -> tuple[int, ...]:
-        """The sides that units may share (Def. 5): either of a join, BOTH of a NEXT with a key, else `main` only."""
+        """The sides that units may share (Def. 5): either of a join, else `main` only; with a key BOTH, and of a NEXT
+        with a key nothing else."""
         if self.rule in (Rule.LEAF, Rule.VIEW):
             return ()
         if self.rule is Rule.NEXT and self.keys is not None:
             return (BOTH,)
-        return (0, 1) if self.rule is Rule.JOIN else (self.main,)
+        either = (0, 1) if self.rule is Rule.JOIN else (self.main,)
+        return either if self.keys is None else (*either, BOTH)
 
     @property
     def hashed(self) -> tuple[str, str] | None:
-        """The columns by which the inputs of a NEXT are hashed, if both are dealt out; else None."""
+        """The columns by which the inputs are hashed, if both are dealt out; else None."""
         if self.keys is None or self.dealt != BOTH:
             return None
         one, other = (f"{attr.alias}.{attr.name}" for attr in self.keys)
@@ -103,16 +107,17 @@ def roles_of(
     if formed:
         rest = 0 if min(formed) not in inputs[0].aliases else 1
         return Roles(Rule.KLEENE_BINARY, rest, formed, None, dealt, active)
+    keys = None
+    if len(partitioned) == 2 and all(partitioned):
+        dealt, keys = BOTH, join_key(query, inputs[0], inputs[1])
     depths = [len(one.scope(query)) for one in inputs]
     if len({one.scope(query) for one in inputs}) == 1:
         step = succession_of(query, inputs)
         if step is None:
-            return Roles(Rule.JOIN, 0, formed, None, dealt, active)
+            return Roles(Rule.JOIN, 0, formed, None, dealt, active, None, keys)
         key = hash_key(query, inputs[step.left], step)
         keys = key if key is None or step.left == 0 else (key[1], key[0])
-        if len(partitioned) == 2 and all(partitioned):
-            dealt = BOTH
         return Roles(Rule.NEXT, step.left, formed, None, dealt, active, step, keys)
     positive = depths.index(min(depths))
     decided = [one for one in sub_query.negations(query) if not one.aliases & inputs[positive].aliases]
-    return Roles(Rule.NEGATION, positive, formed, decided[0] if len(decided) == 1 else None, dealt, active)
+    return Roles(Rule.NEGATION, positive, formed, decided[0] if len(decided) == 1 else None, dealt, active, None, keys)

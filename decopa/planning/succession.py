@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from decopa.planning.hash_keys import equal_attributes
 from decopa.planning.subquery import SubQuery
 from decopa.query.analysis import Chain
-from decopa.query.conditions.predicate import Attr, Compare, Predicate, aliases_of
+from decopa.query.conditions.predicate import Attr, Predicate, aliases_of
 from decopa.query.query import Query
 
 
@@ -77,14 +78,11 @@ def hash_key(query: Query, left: SubQuery, succession: Succession) -> tuple[Attr
 
 def key_pair(predicate: Predicate, chosen: str) -> tuple[Attr, Attr] | None:
     """(earlier, chosen) of a condition that is the equality of one attribute of two events; None for any other."""
-    if not (isinstance(predicate, Compare) and predicate.op == "="):
+    pair = equal_attributes(predicate)
+    if pair is None:
         return None
-    sides = (predicate.left, predicate.right)
-    if not all(isinstance(side, Attr) and side.name not in ("id", "ts") for side in sides):
-        return None
-    earlier, later = sorted(sides, key=lambda side: side.alias == chosen)  # type: ignore[union-attr]
-    assert isinstance(earlier, Attr) and isinstance(later, Attr)
-    return (earlier, later) if earlier.name == later.name and earlier.alias != later.alias else None
+    earlier, later = sorted(pair, key=lambda side: side.alias == chosen)
+    return earlier, later
 
 
 def problems(query: Query, sub_query: SubQuery, inputs: Sequence[SubQuery]) -> Iterator[tuple[str, str]]:

@@ -107,13 +107,13 @@ def _operator(plan: QueryPlan, operator: PlanOperator) -> Iterator[tuple[str, st
     if plan.rule(operator) is Rule.NEXT:
         yield from _next(operator, plan.roles(operator), inputs)
         return
-    if len(partitioned) > 1:
+    roles = plan.roles(operator)
+    if len(partitioned) > 1 and roles.hashed is None:
         yield (
             "two-partitioned",
             f"inputs {partitioned[0].name} and {partitioned[1].name} are both partitioned, so some pairs never meet; "
             f"broadcast input {partitioned[1].name} (Def. 5.2)",
         )
-    roles = plan.roles(operator)
     if roles.rule is Rule.KLEENE_UNARY:
         yield from _kleene_unary(query, operator, roles, inputs[0])
     elif roles.rule is Rule.KLEENE_BINARY:
@@ -221,7 +221,7 @@ def _negation(
             "negation-open-kleene",
             f"the negation depends on KL position '{sorted(open_groups)[0]}', whose groups are not formed yet",
         )
-    if negated.partitioned:
+    if negated.partitioned and roles.hashed is None:
         yield (
             "negated-input-partitioned",
             f"the negated input {negated.name} is partitioned, so a unit may miss the event that blocks a match; "

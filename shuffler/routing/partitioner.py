@@ -30,6 +30,16 @@ class Broadcast:
         return [(unit, batch) for unit in range(self.units)]
 
 
+class Stay:
+    """Every row to one unit: the one on the host where it was found."""
+
+    def __init__(self, unit: int) -> None:
+        self.unit, self.turn = unit, 0
+
+    def split(self, batch: Batch) -> Sequence[tuple[int, Batch]]:
+        return [(self.unit, batch)]
+
+
 class RoundRobin:
     """Rows in turn, the first one to the first unit; the turn goes on from batch to batch."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from decopa.errors import CheckpointError
@@ -10,7 +10,7 @@ from decopa.planning.plan import PlanOperator, QueryPlan
 from decopa.planning.roles import Rule
 from decopa.planning.subquery import SubQuery
 from decopa.query.query import Query
-from shuffler.routing.partitioner import Broadcast, HashByEventIds, Partitioner, RoundRobin
+from shuffler.routing.partitioner import Broadcast, HashByEventIds, Partitioner, RoundRobin, Stay
 from shuffler.rows.batch import Batch, key_of
 
 #: A watermark above every timestamp: the end of the stream.
@@ -22,7 +22,7 @@ NOTHING_YET = -(2**63)
 @dataclass(frozen=True, slots=True)
 class Edge:
     """Matches of `source` go to side `side` of `target`; `hashed` names the columns that decide to which unit, for a
-    unary Kleene split and for a NEXT with a key."""
+    unary Kleene split and for inputs with a key. With `stays`, unit n gets those of unit n."""
 
     source: PlanOperator
     target: PlanOperator
@@ -30,9 +30,16 @@ class Edge:
     units: int
     partitioned: bool
     hashed: tuple[str, ...] | None
+    stays: bool = False
 
-    def partitioner(self) -> Partitioner:
+    def receivers(self, sender: int) -> Sequence[int]:
+        """The units that sender number `sender` sends to."""
+        return (sender,) if self.stays else range(self.units)
+
+    def partitioner(self, sender: int = 0) -> Partitioner:
         """A fresh partitioner; every sender has its own, so that each deals out its matches in turn."""
+        if self.stays:
+            return Stay(sender)
         if not self.partitioned:
             return Broadcast(self.units)
         return RoundRobin(self.units) if self.hashed is None else HashByEventIds(self.units, self.hashed)
@@ -57,14 +64,15 @@ class SenderState:
 
 
 class Sender:
-    """Where the matches of one process and operator go; every sender deals out its own in turn.
+    """Where the matches of one process and operator go; every sender deals out its own in turn. `number` is its
+    place among the senders of the operator.
 
     A watermark promises that all rows sent later have max_ts >= it.
     """
 
-    def __init__(self, name: str, edges: tuple[Edge, ...]) -> None:
-        self.name = name
-        self._routes = [(edge, edge.partitioner()) for edge in edges]
+    def __init__(self, name: str, edges: tuple[Edge, ...], number: int = 0) -> None:
+        self.name, self._number = name, number
+        self._routes = [(edge, edge.partitioner(number)) for edge in edges]
         self.watermark_us = NOTHING_YET
 
     def rows(self, batch: Batch) -> Iterator[Delivery]:
@@ -82,7 +90,7 @@ class Sender:
         if not self._routes:
             yield Delivery(self.name, None, 0, watermark_us)
         for edge, _ in self._routes:
-            for unit in range(edge.units):
+            for unit in edge.receivers(self._number):
                 yield Delivery(self.name, edge, unit, watermark_us)
 
     def snapshot(self) -> SenderState:
@@ -116,6 +124,7 @@ class RoutingTable:
                 self.plan.roles(target).active_units,
                 operator.partitioned,
                 self._hashed(operator, target),
+                self.plan.stays(operator),
             )
             for target in self.plan.successors(operator)
         )
@@ -128,6 +137,11 @@ class RoutingTable:
         if not operator.inputs:
             return tuple(f"{operator.name}/shuffler{number}" for number in range(self.shufflers))
         return tuple(f"{operator.name}/{unit}" for unit in range(self.plan.roles(operator).active_units))
+
+    def senders_to(self, operator: PlanOperator, unit: int) -> tuple[str, ...]:
+        """The senders of an operator's matches that unit `unit` of a successor hears of."""
+        senders = self.senders(operator)
+        return senders[unit : unit + 1] if self.plan.stays(operator) else senders
 
     def _hashed(self, source: PlanOperator, target: PlanOperator) -> tuple[str, ...] | None:
         roles = self.plan.roles(target)

@@ -200,7 +200,7 @@ class Topology:
                             lane = Lane(part, copy, operator.name, sender, None, 0, 0)
                             yield lane, (home, self.sink_of[part])
                         for edge in edges:
-                            for unit in range(edge.units):
+                            for unit in edge.receivers(number):
                                 lane = Lane(
                                     part,
                                     copy,
@@ -256,7 +256,7 @@ def _may_share_hosts(plan: QueryPlan) -> bool:
             if not source.inputs:
                 continue
             for sender in range(plan.roles(source).active_units):
-                for unit in range(plan.roles(operator).active_units):
+                for unit in (sender,) if plan.stays(source) else range(plan.roles(operator).active_units):
                     ends = [(one.hosts[number] if one.hosts else (one.name, number))
                             for one, number in ((source, sender), (operator, unit))]  # fmt: skip
                     if ends[0] != ends[1]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -65,10 +66,17 @@ def test_one_unit_for_several_operators_bears_their_sum() -> None:
 
 
 @pytest.mark.parametrize("load", [join_load, negation_load])
-def test_two_partitioned_inputs_have_no_price(load: object) -> None:
-    partitioned = InputRate.of(1, partitioned=True)
-    with pytest.raises(PlanError, match="partitioned"):
-        load(partitioned, partitioned)  # type: ignore[operator]
+def test_inputs_that_are_both_hashed_by_a_key_are_shared_by_the_units(
+    load: Callable[[InputRate, InputRate], OperatorLoad],
+) -> None:
+    left, right = InputRate.of(30, partitioned=True), InputRate.of(50, partitioned=True)
+    assert load(left, right).ingestion.per_unit(4) == pytest.approx(20)
+    assert load(left, right).comparisons.per_unit(4) == pytest.approx(750)
+
+
+def test_a_negated_input_alone_cannot_be_partitioned() -> None:
+    with pytest.raises(PlanError, match="broadcast it"):
+        negation_load(InputRate.of(1), InputRate.of(1, partitioned=True))
 
 
 def test_partitioned_kleene_events_have_no_price() -> None:

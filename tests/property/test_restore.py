@@ -39,6 +39,8 @@ Successor = Callable[[ResumableRun], ResumableRun]
 PATTERNS = (
     "AND(A a, B b, C c)",
     "SEQ(A a, B b, C c)",
+    "SEQ(A a, B b, C c) WHERE a.s = b.s AND b.s = c.s",
+    "SEQ(A a, NOT(B b), C c) WHERE a.s = b.s AND b.s = c.s",
     "AND(A a, KL(B b))",
     "SEQ(A a, KL(B b), C c)",
     "AND(A a, KL(B b), C c) WHERE a.s = c.s",

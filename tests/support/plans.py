@@ -138,7 +138,7 @@ def _part(target: SubQuery, aliases: frozenset[str]) -> SubQuery:
 
 def _with_partitions(draw: st.DrawFn, plan: QueryPlan) -> QueryPlan:
     """Flags set at random, in random order, as long as the plan stays valid."""
-    if plan.query.chosen_in_order:
+    if plan.query.chosen_in_order or draw(st.booleans()):
         return _with_valid_flags(draw, plan)
     partitioned: set[str] = set()
     for operator in draw(st.permutations(plan.operators)):
@@ -153,7 +153,7 @@ def _with_partitions(draw: st.DrawFn, plan: QueryPlan) -> QueryPlan:
 
 
 def _with_valid_flags(draw: st.DrawFn, plan: QueryPlan) -> QueryPlan:
-    """As `_with_partitions`, by the rules themselves: a NEXT may have both inputs hashed."""
+    """As `_with_partitions`, by the rules themselves: with a key, both inputs may be hashed."""
     for name in draw(st.permutations([operator.name for operator in plan.operators])):
         if draw(st.booleans()):
             flagged = tuple(replace(one, partitioned=one.partitioned or one.name == name) for one in plan.operators)
@@ -175,8 +175,20 @@ def _may_be_dealt_out(plan: QueryPlan, operator: PlanOperator, successor: PlanOp
 
 
 def _with_units(draw: st.DrawFn, plan: QueryPlan) -> QueryPlan:
+    """Each operator on units of its own, or all of them on the same, where matches may stay."""
     counts = st.integers(1, MAX_UNITS)
-    return replace(plan, operators=tuple(replace(operator, units=draw(counts)) for operator in plan.operators))
+    if draw(st.booleans()):
+        return side_by_side(draw, plan)
+    return replace(plan, operators=tuple(replace(one, units=draw(counts), hosts=()) for one in plan.operators))
+
+
+def side_by_side(draw: st.DrawFn, plan: QueryPlan) -> QueryPlan:
+    """All operators on the same hosts."""
+    units = draw(st.integers(1, MAX_UNITS))
+    hosts = tuple(range(units))
+    return replace(
+        plan, operators=tuple(replace(one, units=units, hosts=hosts if one.inputs else ()) for one in plan.operators)
+    )
 
 
 @st.composite

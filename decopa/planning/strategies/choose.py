@@ -22,7 +22,7 @@ import numpy as np
 from costmodel.capacity import Capacity
 from costmodel.logarithms import value_of
 from costmodel.rates import QueryRates
-from costmodel.throughput import load_at
+from costmodel.throughput import Scaling, load_at
 from decopa.choices import Reading
 from decopa.errors import PlanError
 from decopa.planning.plan import QueryPlan
@@ -33,26 +33,42 @@ from decopa.planning.strategies.chain_split import cheapest_split
 from decopa.planning.strategies.construct import construct, is_searched, skeletons
 from decopa.planning.strategies.cover import JoinCover
 from decopa.planning.strategies.left_deep import left_deep
+from decopa.planning.strategies.side_by_side import staying_sides
 from decopa.planning.strategies.units import Assignment, assign_units, reassigned, to_plan
 
 #: Worlds beside the middle one.
 _DRAWN_WORLDS = 6
 #: A regret smaller by this much is no reason to prefer a plan that takes more work.
 _EQUAL = 0.02
+#: A plan whose partial matches travel from unit to unit must be predicted to be faster than one whose matches stay by
+#: this factor: both ends pay for a message, which the model does not price (docs/benchmarks/delivery.md, Ray).
+TRAVELLING = 1.2
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A split on units, or all of it on one unit."""
+    """A split on units of its steps' own, or with `hosts` all of it on each of that many units."""
 
     assignment: Assignment
-    together: bool = False
+    hosts: int = 0
+
+    @property
+    def together(self) -> bool:
+        """Whether all operators are on one unit."""
+        return self.hosts == 1
 
     def plan(self, space: SplitSpace) -> QueryPlan:
         plan = to_plan(space, self.assignment)
-        if not self.together:
+        if not self.hosts:
             return plan
-        return replace(plan, operators=tuple(replace(one, units=1, hosts=(0,)) for one in plan.operators))
+        hosts = tuple(range(self.hosts))
+        return replace(
+            plan,
+            operators=tuple(
+                replace(one, units=self.hosts, hosts=hosts) if one.inputs or self.together else one
+                for one in plan.operators
+            ),
+        )
 
 
 @dataclass(frozen=True)
@@ -83,7 +99,8 @@ def ranked(
     found = list(dict.fromkeys(candidates(space, units, capacity, reading, splits, processors=processors, seed=seed)))
     shared = max(1, units if processors is None else min(processors, units))  # a lone position has no units
     costs = np.array([[_log_cost(one, world, capacity, reading, shared) for one in found] for world in worlds])
-    regrets = (costs - costs.min(axis=1, keepdims=True)).max(axis=0)
+    weighed = costs + np.array([0.0 if one.hosts or units == 1 else math.log(TRAVELLING) for one in found])
+    regrets = (weighed - weighed.min(axis=1, keepdims=True)).max(axis=0)
     totals = [_log_work(one, space, capacity) for one in found]
     order = sorted(range(len(found)), key=lambda at: (round(float(regrets[at]) / _EQUAL), totals[at], at))
     return [Choice(found[at], value_of(float(costs[0, at])), math.exp(min(700.0, regrets[at]))) for at in order]
@@ -100,23 +117,23 @@ def candidates(
     seed: int,
 ) -> Iterator[Candidate]:
     """Splits that may be best: by throughput, by work, as the paper finds them, in query order."""
-    constructed = construct(space, units, capacity, reading)
-    yield Candidate(constructed)
-    splits = [
-        constructed.split,
-        *least_work,
-        split_of_plan(left_deep(space.query)),
-        split_of_plan(query_order(space.query)),
-    ]
-    if not space.query.chosen_in_order:
-        with suppress(PlanError):  # more operators than units
+    splits = [*least_work, split_of_plan(left_deep(space.query)), split_of_plan(query_order(space.query))]
+    with suppress(PlanError):  # more operators than units
+        constructed = construct(space, units, capacity, reading)
+        yield Candidate(constructed)
+        splits.insert(0, constructed.split)
+        if not space.query.chosen_in_order:
             splits.append(construct_as_printed(space, units, capacity, reading, seed=seed).split)
     for split in dict.fromkeys(splits):
         if len(split) <= units:
             yield Candidate(assign_units(space, split, units, capacity, reading))
     for split in dict.fromkeys(splits):
         if len(split) > 1 and (processors is not None or len(split) > units):
-            yield Candidate(assign_units(space, split, len(split), capacity, reading), together=True)
+            yield Candidate(assign_units(space, split, len(split), capacity, reading), hosts=1)
+    for split in dict.fromkeys(splits) if units > 1 and processors != 1 else ():
+        sides = staying_sides(space, split) if len(split) > 1 else None
+        if sides is not None:
+            yield Candidate(Assignment(split, (units,) * len(split), sides, Scaling(0.0)), hosts=units)
 
 
 def least_work_splits(space: SplitSpace, capacity: Capacity) -> Iterator[Split]:
@@ -165,6 +182,8 @@ def _log_cost(candidate: Candidate, space: SplitSpace, capacity: Capacity, readi
     work = _log_work(candidate, space, capacity)
     if candidate.together or processors == 1:
         return work
+    if candidate.hosts:
+        return work - math.log(min(candidate.hosts, processors))
     busiest = -reassigned(space, candidate.assignment, capacity, reading).scaling.log_scaling
     return max(busiest, work - math.log(processors))
 

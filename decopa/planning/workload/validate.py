@@ -83,7 +83,9 @@ def _hosts(plan: Plan) -> Iterator[Problem]:
             if not operator.hosts or max(operator.hosts) >= plan.hosts:
                 yield "host", f"{key}/{operator.name}", f"its units need hosts below {plan.hosts}, the number of hosts"
                 return
-            for _, source in _feeding(plan, part, operator):
+            for one, source in _feeding(plan, part, operator):
+                if one.view is None and part.stays(one):
+                    continue
                 ends = ((one, other) for one in _active(source[0], source[1]) for other in _active(part, operator))
                 graph.add_edges_from((one, other) for one, other in ends if one != other)
     if not nx.is_directed_acyclic_graph(graph):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from decopa.language.text.parser import parse
 from decopa.planning.plan import PlanOperator, QueryPlan
-from decopa.planning.roles import Roles, Rule, roles_of
+from decopa.planning.roles import BOTH, Roles, Rule, roles_of
 from decopa.planning.subquery import SubQuery
 from decopa.planning.validate import violations
 from tests.support.plans import random_plan
@@ -76,7 +76,7 @@ def test_what_a_valid_plan_deals_out_may_be_dealt_out(data: st.DataObject) -> No
     for operator in plan.operators:
         roles = plan.roles(operator)
         flags = [side for side, source in enumerate(plan.inputs(operator)) if source.partitioned]
-        assert ([] if roles.dealt is None else [roles.dealt]) == flags
+        assert roles.dealt == (BOTH if len(flags) == 2 else flags[0] if flags else None)
         assert roles.dealt is None or roles.dealt in roles.may_deal
 
 
