@@ -145,9 +145,11 @@ class UnitGroup:
                 spec = OperatorSpec(bound, plan, operator, code_of, counting=counted, gathering=gathering)
                 self._add_units(operator, numbers, spec, routing)
         self._join_successions()
-        #: What finds all matches in events that are not split, if the plan allows that and all of it is in here.
+        #: What finds all matches in events that are not split, if the plan allows that, all of it is in here and no
+        #: operator has a second unit, which would hold matches that the scan does not know of.
         self.scan: EventScan | None = None
-        if hosted is None and interleaving is None and not self._taps and plan.slices == 1:
+        single = all(number == 0 for _, number in self.units)
+        if hosted is None and interleaving is None and single and not self._taps and plan.slices == 1:
             self.scan = scan_of(plan, bound, {name: unit for (name, _), unit in self.units.items()})
         # Nearest to the root first; among equals events before matches of other parts, as they would come before the
         # matches of an operator in here: partial matches that look for later events find them by their times alone,

@@ -36,7 +36,7 @@ def flows_between(
             layout = layout_of(bounds[lane.part], operator.sub_query)
             widths[lane.part, lane.source] = _VALUE_BYTES * len(layout.columns)
         rows = emitted[lane.part][lane.source] / len(routing.senders(operator)) / plan.slices
-        if lane.target is not None and operator.partitioned:
+        if lane.target is not None and operator.partitioned and not plan.stays(operator):
             rows /= plan.roles(plan.operator(lane.target)).active_units
         return rows * widths[lane.part, lane.source]
 

@@ -16,9 +16,10 @@ from actors.columnar.jit import interpreted
 from cluster.change.cut import joined, reported
 from cluster.change.local import ChangingPipeline
 from decopa.language.text.parser import parse
-from decopa.planning.plan import Plan
+from decopa.planning.plan import Plan, PlanOperator, QueryPlan
 from decopa.planning.spread import spread_units
 from decopa.planning.strategies.left_deep import left_deep
+from decopa.planning.subquery import SubQuery
 from decopa.query.query import Query
 from shuffler.routing.table import END_OF_STREAM
 from tests.property.test_matches import ATTRIBUTES
@@ -61,6 +62,20 @@ def test_plans_that_follow_each_other_find_each_match_once() -> None:
     """Says how much was tried: `pytest -s` shows it."""
     tried = check_histories(examples(HISTORIES))
     assert tried["histories"] >= examples(HISTORIES) and tried["matches"] > tried["histories"] // 4
+
+
+def test_a_next_on_several_units_repeats_nothing_after_a_change() -> None:
+    """Its units hold open matches when events could be read unsplit again; each of them must be found once."""
+    query = parse("PATTERN NEXT(* a, A b) WITHIN 6 us")
+    a, b, both = (SubQuery(frozenset(aliases)) for aliases in ("a", "b", "ab"))
+    leaves = PlanOperator("o1", a, partitioned=True), PlanOperator("o2", b)
+    plan = Plan((QueryPlan(query, (*leaves, PlanOperator("o3", both, ("o1", "o2"), 3))),))
+    events = [{"type": "A", "ts": ts, "id": number} for number, ts in enumerate((0, 0, 0, 0, 0, 1, 2))]
+    expected = list(map(canonical, brute_force_by_window(query, events)))
+    for seed in range(30):
+        with interpreted():
+            result = changed_run(query, table_of(events, {}), [plan, plan], Random(seed))
+        assert sorted(map(canonical, matches_of(query, result))) == expected
 
 
 @pytest.mark.slow
