@@ -13,7 +13,7 @@ from costmodel.statistics import Statistics
 from decopa.choices import COST_BASED, WORKLOAD_STRATEGIES, Objective, Reading
 from decopa.errors import PlanError, did_you_mean
 from decopa.planning.plan import Plan, PlanOperator, QueryPlan
-from decopa.planning.price import price_plan, workload_log_scaling
+from decopa.planning.price import price_plan
 from decopa.planning.split import SplitSpace
 from decopa.planning.strategies import baselines
 from decopa.planning.strategies.algorithm1 import construct_as_printed
@@ -258,7 +258,11 @@ class _Planner:
             return None
         known = self.statistics[space.query]
         priced = price_plan(part, known, self.capacity, reading=self.reading, model=self.model)
-        return part, value_of(-workload_log_scaling([priced], units))
+        busy = [0.0] * units
+        for figures in priced.operators:
+            for host in figures.operator.hosts:
+                busy[host] += figures.busy_share
+        return part, max(busy)
 
     def _choices(self, space: SplitSpace, units: int, capacity: Capacity) -> list[Choice]:
         return ranked(space, units, capacity, self.reading, processors=self.processors, seed=self.seed)
