@@ -108,7 +108,7 @@ def test_a_live_stream_that_pauses_and_is_out_of_order(events: pa.Table) -> None
 
 
 def test_a_limit_reached_in_a_unit_is_told_with_operator_and_unit(events: pa.Table) -> None:
-    with interpreted(), pytest.raises(LimitError, match=r"unit .*/0 of operator .* holds .* MiB"):
+    with interpreted(), pytest.raises(LimitError, match=r"unit o\d+/[01] of operator o\d+ SEQ\(A,B,C\) holds .* MiB"):
         decopa.run(SMALL, events, units=2, runtime="ray", limits=Limits(max_state_bytes=1000))
 
 
