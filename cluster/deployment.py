@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import ray
-from ray.exceptions import GetTimeoutError, ObjectLostError, RayActorError, RayTaskError
+from ray.exceptions import ActorUnschedulableError, GetTimeoutError, ObjectLostError, RayActorError, RayTaskError
 
 from actors.columnar.jit import is_interpreted
 from actors.emulation import Emulation
@@ -36,8 +36,8 @@ _CAUSE_PATIENCE_S = 5.0
 _RENEWAL_PATIENCE_S = 2.0
 #: Units that a message names of a process with many.
 _MOST_NAMED = 4
-#: What tells that an actor is gone, or a result with the node that it was on.
-_LOSSES = (RayActorError, ObjectLostError)
+#: What tells that an actor is gone, or that the node is that it had to be on, or a result with its node.
+_LOSSES = (RayActorError, ActorUnschedulableError, ObjectLostError)
 
 
 class ActorLost(DeployError):

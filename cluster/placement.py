@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import ray
@@ -85,13 +86,16 @@ class Places:
         return {"num_cpus": 1, "scheduling_strategy": place}
 
     def sink_options(self, name: str) -> dict[str, Any]:
-        """Sinks reserve no place; one that has a home goes there if it can."""
+        """Sinks reserve no place; one that has a home goes there, unless that node is lost.
+
+        A wish would not do (`soft`): Ray puts actors without a CPU on any node then.
+        """
         if name not in self.homes:
             return {"num_cpus": 0}
         node = next((one for one in alive_nodes() if one["NodeManagerAddress"] == self.homes[name]), None)
         if node is None:
             return {"num_cpus": 0}
-        return {"num_cpus": 0, "scheduling_strategy": NodeAffinitySchedulingStrategy(node["NodeID"], soft=True)}
+        return {"num_cpus": 0, "scheduling_strategy": NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)}
 
     @property
     def intact(self) -> bool:
@@ -138,6 +142,13 @@ def planned_homes(topology: Topology, placement: Placement) -> dict[str, str]:
         return place_by_edges([*names, *sinks], placement.flows, room, pinned | sinks, work)
     except DeployError as err:
         raise NoRoom(str(err)) from err
+
+
+def without_lost_pins(placement: Placement) -> Placement:
+    """Leaves out pins to nodes that are gone or about to leave: what was pinned there goes elsewhere."""
+    nodes = {node["NodeManagerAddress"] for node in staying_nodes()}
+    pins = {name: node for name, node in (placement.pins or {}).items() if node in nodes}
+    return replace(placement, pins=pins or None)
 
 
 def free_cpus() -> dict[str, int]:

@@ -27,7 +27,7 @@ from cluster.deployment import ActorLost, Deployment, Restored
 from cluster.draining import DrainWatch
 from cluster.feeding import BlockSource
 from cluster.options import Checkpoints, RayOptions
-from cluster.placement import NoRoom
+from cluster.placement import NoRoom, without_lost_pins
 from cluster.ray_runtime import RayRun, run_report
 from cluster.session import Progress, Recording, Session
 from decopa.errors import CheckpointError, DeployError
@@ -278,8 +278,9 @@ class CheckpointedRuntime:
             return running
         self._stop()
         options = self._options
-        if elsewhere and options.wait_for_nodes_s is None:
-            options = replace(options, wait_for_nodes_s=REJOIN_PATIENCE_S)
+        if elsewhere:
+            patience_s = REJOIN_PATIENCE_S if options.wait_for_nodes_s is None else options.wait_for_nodes_s
+            options = replace(options, wait_for_nodes_s=patience_s, placement=without_lost_pins(options.placement))
         self._deployment = self._new_deployment(self._plan, attempt, restored, options)
         return self._deployment.__enter__()
 

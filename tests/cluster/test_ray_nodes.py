@@ -33,3 +33,7 @@ def test_units_spread_over_two_nodes_find_the_same_matches() -> None:
 @pytest.mark.slow
 def test_a_lost_node_ends_the_run_with_a_clear_message() -> None:
     assert "died" in run("lose")
+
+
+def test_a_pinned_sink_is_where_it_was_pinned_to_unless_that_node_is_lost() -> None:
+    assert run("pin").splitlines() == ["left=True", "pinned=True"]

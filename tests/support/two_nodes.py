@@ -13,7 +13,11 @@ from ray.cluster_utils import Cluster
 import decopa
 from actors.columnar.jit import interpreted
 from cluster.java import prepare_java
+from cluster.options import Placement
+from cluster.placement import Places, alive_nodes, own_address, without_lost_pins
+from decopa.api import make_plan
 from decopa.traces.synthetic import SyntheticSpec
+from shuffler.routing.topology import Topology
 
 QUERY = "QUERY q PATTERN SEQ(A a, B b, C c) WHERE a.x < b.x AND b.k = c.k WITHIN 200 ms"
 
@@ -29,6 +33,8 @@ def main(mode: str) -> None:
         with interpreted():
             if mode == "spread":
                 spread(events)
+            elif mode == "pin":
+                pin()
             else:
                 lose(events, cluster, second)
     finally:
@@ -56,6 +62,23 @@ def spread(events: pa.Table) -> None:
     done.set()
     watcher.join()
     print(f"nodes={len(nodes)} same={found.equals(decopa.run(QUERY, events))} matches={found.num_rows}")
+
+
+@ray.remote
+class Anybody:
+    def node_id(self) -> str:
+        return str(ray.get_runtime_context().get_node_id())
+
+
+def pin() -> None:
+    """Both nodes have one address here, so that a pinned sink belongs to the first of them."""
+    topology = Topology(make_plan(QUERY, units=2))
+    places = Places(topology, Placement(pins={"q/sink": own_address()}))
+    actors = [Anybody.options(**places.sink_options("q/sink")).remote() for _ in range(8)]  # type: ignore[attr-defined]
+    homes = ray.get([actor.node_id.remote() for actor in actors], timeout=60)
+    lost = Placement(pins={"q/sink": own_address(), "q/o1/0": "10.255.255.1"})
+    print(f"left={without_lost_pins(lost).pins == {'q/sink': own_address()}}")
+    print(f"pinned={set(homes) == {alive_nodes()[0]['NodeID']}}")
 
 
 def lose(events: pa.Table, cluster: Cluster, node: object) -> None:
