@@ -9,6 +9,7 @@ import contextlib
 import copy
 import io
 import ipaddress
+import logging
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -89,7 +90,10 @@ def _ray_problems(file: ClusterFile) -> Iterator[str]:
     from jsonschema.exceptions import ValidationError
     from ray.autoscaler._private.util import prepare_config, validate_config
 
+    # Ray's logger keeps the stream that it was made with, so that redirecting does not reach it.
+    chatter, level = logging.getLogger("ray.autoscaler"), logging.getLogger("ray.autoscaler").level
     try:
+        chatter.setLevel(logging.ERROR)
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             validate_config(prepare_config(copy.deepcopy(dict(file.document))))
     except ValidationError as err:
@@ -97,6 +101,8 @@ def _ray_problems(file: ClusterFile) -> Iterator[str]:
         yield f"{where or 'top level'}: {err.message.splitlines()[0][:300]}"
     except (Exception, SystemExit) as err:  # Ray raises whatever its code meets, and its logger ends the program
         yield f"Ray refuses the file: {str(err).splitlines()[0] if str(err) else type(err).__name__}"
+    finally:
+        chatter.setLevel(level)
 
 
 def command_problems(key: str, command: str) -> Iterator[str]:
