@@ -7,7 +7,7 @@ from textwrap import indent
 
 
 def order_source(lists: Sequence[bool]) -> str:
-    """The module with `disorder`, `by_first` and `sort_ties`; a flag per key says whether it holds lists.
+    """The module with `by_first`, `untidy_rows` and `sort_ties`; a flag per key says whether it holds lists.
 
     The first key is a plain column. A list is given by where it begins, its length and the members of all lists.
     """
@@ -36,45 +36,69 @@ def compare(i, j, <keys>):
 
 
 @jit
-def disorder(<keys>):
-    """0 if rows are in order, 1 if only rows that are equal in the first key are not, else 2."""
-    found = 0
-    for row in range(np.uint64(1), np.uint64(K0.shape[0])):
+def untidy_rows(<keys>):
+    """The numbers of the rows that share their first key, which ascends, with rows that they are not in order with."""
+    places = np.empty(1024, np.int64)
+    used = 0
+    start = np.uint64(0)
+    in_order = True
+    count = np.uint64(K0.shape[0])
+    for row in range(np.uint64(1), count + np.uint64(1)):
         before = row - np.uint64(1)
-        if K0[row] <= K0[before]:
-            if K0[row] < K0[before]:
-                return 2
-            if found == 0 and compare(row, before, <keys>) < 0:
-                found = 1
-    return found
+        if row < count and K0[row] == K0[before]:
+            if in_order and compare(row, before, <keys>) < 0:
+                in_order = False
+            continue
+        if not in_order:
+            tied = np.int64(row - start)
+            if used + tied > places.shape[0]:
+                larger = np.empty(2 * (used + tied), np.int64)
+                for n in range(used):
+                    larger[n] = places[n]
+                places = larger
+            for n in range(tied):
+                places[used + n] = np.int64(start) + n
+            used += tied
+        start = row
+        in_order = True
+    return places[:used]
 
 
 @jit
 def by_digits(packed, other, low_bits, widest):
     """The integers of `packed` in order of what is above their low bits, at most `widest`; ties stay as they are. They
     are returned in one of the two arrays."""
-    shift = low_bits
-    places = np.empty(2049, np.int64)
+    bits = np.uint64(0)
+    while (widest >> bits) > np.uint64(0):
+        bits += np.uint64(1)
+    if bits == np.uint64(0):
+        return packed
+    # As few passes as digits of 13 bits take, all of them as narrow as that allows.
+    passes = (bits + np.uint64(12)) // np.uint64(13)
+    width = (bits + passes - np.uint64(1)) // passes
+    digits = np.uint64(1) << width
+    digit_mask = digits - np.uint64(1)
+    places = np.empty(np.int64(digits) + 1, np.int64)
     count = np.uint64(packed.shape[0])
-    while (widest >> (shift - low_bits)) > np.uint64(0):
+    for step in range(passes):
+        shift = low_bits + step * width
         places[:] = 0
         for n in range(count):
-            places[((packed[n] >> shift) & np.uint64(2047)) + np.uint64(1)] += 1
-        for n in range(np.uint64(1), np.uint64(2049)):
+            places[((packed[n] >> shift) & digit_mask) + np.uint64(1)] += 1
+        for n in range(np.uint64(1), digits + np.uint64(1)):
             places[n] += places[n - np.uint64(1)]
         for n in range(count):
-            digit = (packed[n] >> shift) & np.uint64(2047)
+            digit = (packed[n] >> shift) & digit_mask
             other[np.uint64(places[digit])] = packed[n]
             places[digit] += 1
         packed, other = other, packed
-        shift += np.uint64(11)
     return packed
 
 
 @jit
 def by_first(K0, K1, order, spare):
-    """Sorts `order`, which counts the rows, by the first key, and by the second one if that costs little; rows of equal
-    keys stay as they are. The second key may be the first one again."""
+    """Writes the numbers of the rows to `order`, by the first key, and by the second one if that costs little; rows of
+    equal keys stay as they are. The second key may be the first one again."""
     count = np.uint64(K0.shape[0])
     number_bits = np.uint64(0)
     while (count >> number_bits) > np.uint64(0):
@@ -110,7 +134,7 @@ def by_first(K0, K1, order, spare):
 
 @jit
 def sort_ties(order, spare, <keys>):
-    """Sorts `order` by the further keys where rows are equal in the first one; short of work if they are sorted."""
+    """Sorts row numbers by the further keys where rows are equal in the first one."""
     count = order.shape[0]
     start = 0
     while start < count:

@@ -1,7 +1,8 @@
 """One canonical order for matches, whatever order they were found in.
 
-Rows mostly come in order already, so that is looked at first. What is not in order is sorted by the first key in a few
-passes, and by the further keys where rows are equal in the first one.
+Rows mostly come in order already, so that is looked at first. What is not in order of the first key is sorted by it in
+a few passes (`rough_order`). Once the columns are in that order, and read one row after the other, the rows that are
+equal in the first key and not in order of the further ones are found, and only these move (`tie_moves`).
 """
 
 from __future__ import annotations
@@ -32,42 +33,66 @@ class Lists:
 Key = Array | Lists
 
 
-def canonical_order(keys: Sequence[Key]) -> Indices | None:
-    """Row numbers sorted by the first key, ties by the second, and so on; None if rows are in order as they are.
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """The row that is at `rows[n]` belongs at `places[n]`; all others stay where they are."""
 
-    Keys are columns of integers, or of lists of them, which are compared member by member; the first is no list.
+    places: Indices
+    rows: Indices
+
+
+class Scratch:
+    """Memory that sorting needs for a moment, kept for the next time."""
+
+    def __init__(self) -> None:
+        self._pair = np.empty((2, 0), dtype=np.int64)
+
+    def pair(self, rows: int) -> tuple[Indices, Indices]:
+        if self._pair.shape[1] < rows:
+            self._pair = np.empty((2, rows + rows // 4), dtype=np.int64)
+        return self._pair[0, :rows], self._pair[1, :rows]
+
+
+def rough_order(keys: Sequence[Key], scratch: Scratch) -> Indices | None:
+    """Row numbers in an order in which the first key ascends, to be used before the next call with the same scratch;
+    None if it does as rows are.
+
+    `tie_moves` of the rows in that order does the rest. Keys are columns of integers, or of lists of them, which are
+    compared member by member; the first is no list.
     """
     first = keys[0]
     assert not isinstance(first, Lists)
     if len(first) < SMALL:
         return _small_order(keys, len(first))
-    compiled = _compiled(keys)
-    arrays = _arrays(keys)
-    disorder = compiled.disorder(*arrays)
-    if disorder == 0:
+    if bool((first[1:] >= first[:-1]).all()):
         return None
-    order: Indices = np.arange(len(first), dtype=np.int64)
-    spare = np.empty(len(first), dtype=np.int64)
-    if disorder == 2:
-        compiled.by_first(arrays[0], _second(keys, arrays), order, spare)
-    compiled.sort_ties(order, spare, *arrays)
+    order, spare = scratch.pair(len(first))
+    arrays = _arrays(keys)
+    _compiled(keys).by_first(arrays[0], _second(keys, arrays), order, spare)
     return order
 
 
-def in_order(keys: Sequence[Key]) -> bool:
-    """Whether rows are in the order of `canonical_order`."""
+def tie_moves(keys: Sequence[Key]) -> Moves | None:
+    """What puts rows whose first key ascends in canonical order: by the further keys where they are equal in the first
+    one. None if they are in order."""
     first = keys[0]
     assert not isinstance(first, Lists)
-    if len(first) < SMALL:
-        return _small_order(keys, len(first)) is None
-    return bool(_compiled(keys).disorder(*_arrays(keys)) == 0)
+    if len(first) < SMALL:  # `rough_order` has done it
+        return None
+    compiled, arrays = _compiled(keys), _arrays(keys)
+    places: Indices = compiled.untidy_rows(*arrays)
+    if not len(places):
+        return None
+    rows = places.copy()
+    compiled.sort_ties(rows, np.empty(len(rows), dtype=np.int64), *arrays)
+    return Moves(places, rows)
 
 
 def load_compiled(keys: Sequence[Key]) -> None:
     """Loads the compiled part for such keys; otherwise the first sorting of many rows does."""
     compiled, arrays = _compiled(keys), _arrays(keys)
     nothing = np.empty(0, dtype=np.int64)
-    compiled.disorder(*arrays)
+    compiled.untidy_rows(*arrays)
     compiled.by_first(*(np.zeros(1, dtype=np.int64) for _ in range(4)))
     compiled.sort_ties(nothing, nothing, *arrays)
 

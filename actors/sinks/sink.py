@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from actors.columnar.group_values import GroupValues
-from actors.columnar.ordering import Key, canonical_order, in_order, load_compiled
+from actors.columnar.ordering import Key, Scratch, load_compiled, rough_order, tie_moves
+from actors.columnar.output import Pieces
 from actors.sinks.match_columns import Run, Values, grouped, typed
 from decopa.choices import Order
 from decopa.errors import LimitError
@@ -68,6 +69,7 @@ class MatchSink:
         )
         self._query_name = pa.array([bound.query.name])
         self._zeros = np.zeros(0, dtype=np.int32)
+        self._scratch, self._room = Scratch(), Pieces()
 
     def warm_up(self) -> None:
         """Loads what putting many matches in order needs, for half a second, so that the first ones need not wait."""
@@ -77,6 +79,8 @@ class MatchSink:
 
     def add(self, batch: Batch) -> None:
         """Takes the matches of a batch, memory included: nobody may write to it any more."""
+        if not batch.length:
+            return
         self.rows += batch.length
         self._waiting += batch.length
         self._open.append(self._run(batch))
@@ -116,13 +120,20 @@ class MatchSink:
         """The same matches in order: as they are, if they came like that."""
         if self._order is Order.ANY or not runs:
             return list(runs)
-        if len(runs) > 1:
-            follows = all(self._key_at(one, -1) <= self._key_at(other, 0) for one, other in pairwise(runs))
-            if follows and all(in_order(self._keys(run)) for run in runs):
-                return list(runs)
-        whole = Run.joined(runs)
-        order = canonical_order(self._keys(whole))
-        return [whole if order is None else whole.in_order(order)]
+        if not all(int(one.end.max()) <= int(other.end.min()) for one, other in pairwise(runs)):
+            return [self._sorted(Run.joined(runs))]
+        # Each by itself, so that none has to be copied, unless a tie spans two of them.
+        alone = [self._sorted(run) for run in runs]
+        if all(self._key_at(one, -1) <= self._key_at(other, 0) for one, other in pairwise(alone)):
+            return alone
+        return [self._sorted(Run.joined(alone))]
+
+    def _sorted(self, run: Run) -> Run:
+        order = rough_order(self._keys(run), self._scratch)
+        if order is not None:
+            run = run.picked(order, self._room)
+        moves = tie_moves(self._keys(run))
+        return run if moves is None else run.moved(moves)
 
     def _keys(self, run: Run) -> list[Key]:
         if self._order is Order.END:
