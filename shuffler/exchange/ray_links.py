@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import ray
-from ray.exceptions import ActorUnavailableError, RayActorError, RayTaskError
+from ray.exceptions import ActorUnavailableError, ActorUnschedulableError, RayActorError, RayTaskError
 
 from decopa.errors import DeployError
 from shuffler.exchange.channel import Message, OutgoingChannel
@@ -80,7 +80,7 @@ class RayLinks:
             ray.get(call)
         except ActorUnavailableError:
             self._resend(target)
-        except (RayActorError, RayTaskError) as err:
+        except (RayActorError, ActorUnschedulableError, RayTaskError) as err:
             raise PeerFailed(f"{target} has failed") from err
         else:
             self._channels[target].acknowledge(sequence)
@@ -100,7 +100,7 @@ class RayLinks:
                     channel.acknowledge(message.sequence)
             except ActorUnavailableError:
                 continue
-            except (RayActorError, RayTaskError) as err:
+            except (RayActorError, ActorUnschedulableError, RayTaskError) as err:
                 raise PeerFailed(f"{target} has failed") from err
             return
         raise PeerFailed(f"{target} could not be reached in {_RETRIES} tries")

@@ -109,7 +109,8 @@ class TypeIndex:
             return np.arange(len(self.events))
         if len(types) == 1:
             return self._places(types[0])
-        return np.sort(np.concatenate([self._places(name) for name in dict.fromkeys(types)]))
+        wanted = np.array([name in types for name in self.events.type_names], dtype=bool)
+        return np.flatnonzero(wanted[self.events.type_codes])
 
     def _places(self, event_type: str) -> Indices:
         code = self._code_of.get(event_type)
