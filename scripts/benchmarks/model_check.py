@@ -65,6 +65,7 @@ def main() -> int:
                 Checked(one.case, one.loads, _rate(one.case, args) if one.case in chosen else None) for one in found
             ]
     text = report(found, args)
+    args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "model_check.md").write_text(text, encoding="utf-8")
     _write_csv(found, args.out / "model_check.csv")
     print(text)

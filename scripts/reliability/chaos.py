@@ -42,6 +42,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--events", type=int, help=f"of each run (default: {EVENTS}, with --changes {CHANGING_EVENTS})")
     parser.add_argument("--rate", type=float, default=1_000, help="events per second (default: %(default)s)")
+    first = "of the first run, which says its query, units and format: 3 is a NEXT by key (default: %(default)s)"
+    parser.add_argument("--first", type=int, default=0, metavar="NUMBER", help=first)
     parser.add_argument("--roles", help="only these, separated by commas")
     parser.add_argument("--changes", action="store_true", help="the plans of the runs change all the time")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the report there, too")
@@ -80,7 +82,7 @@ class Rounds:
             self._chaos = chaos = Chaos(self.args.seed, cluster, self.disk, self.args.roles)
             chaos.add_node()
             self._address = cluster.address
-            number = 0
+            number = self.args.first
             while chaos.kills < self.args.rounds and not self.tally.problems:
                 self._run_job(number)
                 number += 1

@@ -105,7 +105,8 @@ class Tally:
 
 
 def report(tally: Tally, args: argparse.Namespace) -> str:
-    command = f"scripts/chaos --rounds {args.rounds} --seed {args.seed}" + (" --changes" if tally.switched else "")
+    command = f"scripts/chaos --rounds {args.rounds} --seed {args.seed}"
+    command += (f" --first {args.first}" if args.first else "") + (" --changes" if tally.switched else "")
     verdict = (
         "identical to the undisturbed runs, row by row" if tally.passed else "**DIFFERENT from the undisturbed runs**"
     )

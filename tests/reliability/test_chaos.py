@@ -46,6 +46,6 @@ def test_a_recovery_belongs_to_the_last_kill_before_it() -> None:
     tally.done = {"unit": 1, "sink": 1}
     (recovered,) = tally.recovered
     assert (recovered.role, recovered.seconds, recovered.process_start_s) == ("sink", 3.0, 2.0)
-    text = report(tally, argparse.Namespace(rounds=2, seed=1))
+    text = report(tally, argparse.Namespace(rounds=2, seed=1, first=0))
     assert "| sink | 1 | 1 | 3.0 s | 2.0 s | 1.0 s | 3.0 s |" in text
     assert "error message and were taken up again: 1" in text
