@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shlex
 import signal
 import subprocess
@@ -18,6 +20,14 @@ OPEN_ON_WORKERS = {8076, 8077, 8078, 8079, 8090, 52365}
 OPEN_ON_HEAD = {*OPEN_ON_WORKERS, 6379, 10001, 44217, 44227}
 #: Of these, metrics answer without a token; nothing can be done through them.
 METRICS = {8090, 44217, 44227}
+#: Prints the addresses of the nodes that executors of a Spark are on.
+EXECUTORS = """
+import json, ray
+from ray.util.state import list_actors, list_nodes
+nodes = {node.node_id: node.node_ip for node in list_nodes(limit=1000)}
+print(json.dumps([nodes[actor.node_id] for actor in list_actors(filters=[("state", "=", "ALIVE")], limit=1000)
+                  if actor.class_name.endswith("RayDPExecutor")]))
+"""
 
 
 def test_every_node_is_there(cluster: Launched) -> None:
@@ -118,6 +128,26 @@ def test_a_run_on_the_head_spreads_and_finds_what_a_local_one_does(cluster: Laun
     assert rows(out) == rows(cluster.machines.shared / "expected.parquet")
     # Units that were at work elsewhere have sent what they found.
     assert sum(after[name] - before[name] > 10_000 for name in cluster.nodes) == 4
+
+
+@pytest.mark.slow
+def test_spark_has_executors_on_several_nodes_and_the_run_finds_the_same(cluster: Launched) -> None:
+    """A Spark on the cluster's Ray reads and measures the trace; places are left for it."""
+    words = ["run", "/shared/query.txt", "--trace", "/shared/rides.parquet", "--units", "4", "--spark"]
+    run = cluster.start("n1", [*words, "--address", "auto", "--out", "/shared/spark.parquet", "--overwrite"])
+    look = f". ~/.decopa-env; {cluster.machines.python()} -W ignore -c {shlex.quote(EXECUTORS)}"
+    homes: set[str] = set()
+    while run.poll() is None:
+        seen = cluster.machines.run("n1", look, timeout_s=60, check=False).stdout.splitlines()
+        homes |= set(json.loads(seen[-1])) if seen else set()
+    out, told = run.communicate(timeout=10)
+    assert run.returncode == 0, told[-3000:]
+    print(f"executors on {sorted(homes)}")
+    assert len(homes) >= 2
+    assert rows(cluster.machines.shared / "spark.parquet") == rows(cluster.machines.shared / "expected.parquet")
+    predicted = re.search(r"predicted: ([\d.,]+)", out + told)
+    assert predicted is not None
+    assert float(predicted[1].rstrip(".,").replace(",", "")) > 0
 
 
 @pytest.mark.slow

@@ -25,7 +25,8 @@ HOLD = """
 import sys, time, ray
 from ray.util.placement_group import placement_group
 ray.init(address="auto", log_to_driver=False, logging_level="ERROR")
-ray.get(placement_group([{{"CPU": 1}}] * {cpus}, strategy="SPREAD").ready())
+nodes = [node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]]
+ray.get(placement_group([{{"CPU": {cpus}, f"node:{{node}}": 0.001}} for node in nodes]).ready())
 print("held", flush=True)
 time.sleep(600)
 """
@@ -159,8 +160,8 @@ def test_raylets_that_are_killed_in_turn_cost_no_match(steady: Launched) -> None
 
 @pytest.mark.slow
 def test_a_run_whose_places_are_gone_waits_until_a_node_joins(steady: Launched) -> None:
-    """16 CPUs, of which another job holds 8: a run of 7 has one to spare, and three too few without a node."""
-    python = f". ~/.decopa-env; exec {steady.machines.python()} -W ignore -c {shlex.quote(HOLD.format(cpus=8))}"
+    """Of 4 CPUs of each node another job holds 2: a run of 7 has one to spare, and one too few without a node."""
+    python = f". ~/.decopa-env; exec {steady.machines.python()} -W ignore -c {shlex.quote(HOLD.format(cpus=2))}"
     holder = steady.machines.start("n1", python)
     try:
         assert holder.stdout is not None
