@@ -74,7 +74,7 @@ class MultiTree:
     def __init__(self) -> None:
         self.nodes: dict[Key, Node] = {}
         self.chosen: dict[Hashable, Chosen] = {}
-        self._uses: dict[Key, int] = {}
+        self._users: dict[Key, frozenset[Hashable]] = {}
 
     @property
     def cost(self) -> float:
@@ -82,7 +82,7 @@ class MultiTree:
 
     def copy(self) -> MultiTree:
         other = MultiTree()
-        other.nodes, other.chosen, other._uses = dict(self.nodes), dict(self.chosen), dict(self._uses)
+        other.nodes, other.chosen, other._users = dict(self.nodes), dict(self.chosen), dict(self._users)
         return other
 
     def add(self, user: Hashable, chosen: Chosen) -> None:
@@ -94,7 +94,7 @@ class MultiTree:
             key = waiting.pop()
             if key not in self.nodes:
                 self.nodes[key] = made[key]
-            self._uses[key] = self._uses.get(key, 0) + 1
+            self._users[key] = self.users(key) | {user}
             for below in self.nodes[key].inputs:
                 if below not in seen:
                     seen.add(below)
@@ -105,15 +105,20 @@ class MultiTree:
         chosen = self.chosen.pop(user)
         unused = []
         for key in self._below(chosen.root):
-            self._uses[key] -= 1
-            if not self._uses[key]:
+            self._users[key] -= {user}
+            if not self._users[key]:
                 unused.append(key)
         for key in unused:
-            del self._uses[key], self.nodes[key]
+            del self._users[key], self.nodes[key]
         return chosen
 
-    def users(self, key: Key) -> int:
-        return self._uses.get(key, 0)
+    def users(self, key: Key) -> frozenset[Hashable]:
+        """Whose trees contain a sub-pattern."""
+        return self._users.get(key, frozenset())
+
+    def used_by(self, user: Hashable) -> Iterator[Key]:
+        """The sub-patterns of a tree, each once."""
+        return self._below(self.chosen[user].root)
 
     def _below(self, root: Key) -> Iterator[Key]:
         seen, waiting = set(), [root]

@@ -149,7 +149,7 @@ def _shares(trees: MultiTree, pattern: int) -> bool:
     waiting = [trees.chosen[pattern].root]
     while waiting:
         key = waiting.pop()
-        if trees.nodes[key].inputs and trees.users(key) > 1:
+        if trees.nodes[key].inputs and len(trees.users(key)) > 1:
             return True
         waiting += trees.nodes[key].inputs
     return False

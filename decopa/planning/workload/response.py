@@ -165,8 +165,10 @@ def _joint_moves(problem: TreeProblem, responder: Responder, trees: MultiTree, o
     for pattern in range(problem.patterns):
         full, mask = problem.full(pattern), 0
         while mask := (mask - full) & full:
-            if mask & (mask - 1):
-                containing.setdefault(problem.form(pattern, mask), []).append((pattern, mask))
+            form = problem.form(pattern, mask)
+            # Single events are a choice where windows differ: all may be held once, in the widest of them.
+            if mask & (mask - 1) or len(problem.windows(form)) > 1:
+                containing.setdefault(form, []).append((pattern, mask))
     candidates = [
         (form, window, [one for one in uses if problem.window(one[0]) <= window])
         for form, uses in containing.items()
@@ -179,34 +181,34 @@ def _joint_moves(problem: TreeProblem, responder: Responder, trees: MultiTree, o
         for form, window, uses in candidates:
             if over():
                 break
-            patterns = sorted({pattern for pattern, _ in uses})
-            if trees.users((form, window)) >= len(patterns):
+            users = trees.users((form, window))
+            joining = sorted({pattern for pattern, _ in uses} - users)
+            if not joining or len(joining) + len(users) < 2:
                 continue
-            tried = _together(responder, trees, (form, window), uses[0], patterns, problem)
+            tried = _together(responder, trees, (form, window), uses[0], joining)
             if tried.cost < trees.cost * (1 - _BETTER):
                 trees, improved = tried, True
     return trees
 
 
 def _together(
-    responder: Responder,
-    trees: MultiTree,
-    key: Key,
-    first: tuple[int, int],
-    patterns: Sequence[int],
-    problem: TreeProblem,
+    responder: Responder, trees: MultiTree, key: Key, first: tuple[int, int], joining: Sequence[int]
 ) -> MultiTree:
-    """The trees if all patterns that contain a sub-pattern find it computed, and respond to that twice."""
+    """The trees if patterns that contain a sub-pattern find it computed, and respond to that twice; in between, so do
+    the patterns that have lost somebody to share with."""
     tried = trees.copy()
-    for pattern in patterns:
+    left = {used for pattern in joining for used in tried.used_by(pattern)}
+    for pattern in joining:
         tried.remove(pattern)
     if key not in tried.nodes:
         tried.add("pinned", responder.best(first[0], tried, first[1], key[1]))
-    for pattern in patterns:
+    for pattern in joining:
         tried.add(pattern, responder.best(pattern, tried))
     if "pinned" in tried.chosen:
         tried.remove("pinned")
-    for pattern in patterns:
+    shared_less = (used for used in left if tried.users(used) < trees.users(used))
+    bereft = {user for used in shared_less for user in tried.users(used) if isinstance(user, int)}
+    for pattern in (*sorted(bereft.difference(joining)), *joining):
         tried.remove(pattern)
         tried.add(pattern, responder.best(pattern, tried))
     return tried

@@ -284,6 +284,25 @@ def test_small_workloads_are_planned_optimally_nearly_always(windows: tuple[int,
     assert optimal >= 0.95 * cases
 
 
+def test_events_that_several_patterns_hold_in_a_narrow_window_are_held_once_in_the_widest() -> None:
+    """No pattern alone gains by taking them from the wide window, as long as others need the narrow one."""
+    narrow = [TypePattern("SEQ", types, 1) for types in (("A", "B", "C"), ("A", "B", "D"))]
+    patterns = [*narrow, TypePattern("AND", ("A", "B", "E"), 2)]
+    problem = InstanceProblem(patterns, dict.fromkeys("ABCDE", 4.0), {("A", "B"): 0.01})
+    best, _ = exhaustive_trees(problem)
+    assert best_responses(problem).cost == pytest.approx(best)
+
+
+def test_a_pattern_that_others_stop_sharing_with_looks_for_another_tree() -> None:
+    patterns = [TypePattern("AND", types, 4) for types in (("A", "C", "E"), ("A", "D", "E"), ("B", "D", "E"))]
+    rates = {"A": 2.12, "B": 1.17, "C": 1.996, "D": 3.924, "E": 2.951}
+    shares = {("A", "C"): 0.5, ("A", "D"): 0.5, ("A", "E"): 0.5, ("C", "E"): 0.5, ("D", "E"): 0.1}
+    shares |= {("B", "D"): 0.01, ("B", "E"): 0.01}
+    problem = InstanceProblem(patterns, rates, shares)
+    best, _ = exhaustive_trees(problem)
+    assert best_responses(problem).cost == pytest.approx(best)
+
+
 def test_best_responses_are_not_worse_than_the_searches_of_mcep() -> None:
     rules = independent(12, 8, 0.3, seed=4)
     patterns = [TypePattern("SEQ", query.event_types, 1) for query in rules.queries]
