@@ -181,13 +181,14 @@ def _joint_moves(problem: TreeProblem, responder: Responder, trees: MultiTree, o
         for form, window, uses in candidates:
             if over():
                 break
-            users = trees.users((form, window))
-            joining = sorted({pattern for pattern, _ in uses} - users)
-            if not joining or len(joining) + len(users) < 2:
-                continue
-            tried = _together(responder, trees, (form, window), uses[0], joining)
-            if tried.cost < trees.cost * (1 - _BETTER):
-                trees, improved = tried, True
+            containing_it, users = {pattern for pattern, _ in uses}, trees.users((form, window))
+            # Those who do not use it join the others; and all find it together, which may split it another way.
+            for moving in (containing_it - users, containing_it & users):
+                if not moving or (len(moving) < 2 and not users - moving):
+                    continue
+                tried = _together(responder, trees, (form, window), uses[0], sorted(moving))
+                if tried.cost < trees.cost * (1 - _BETTER):
+                    trees, improved = tried, True
     return trees
 
 

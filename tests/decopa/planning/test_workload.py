@@ -303,6 +303,17 @@ def test_a_pattern_that_others_stop_sharing_with_looks_for_another_tree() -> Non
     assert best_responses(problem).cost == pytest.approx(best)
 
 
+def test_a_shared_sub_pattern_is_split_anew_once_others_compute_a_part_of_it() -> None:
+    """Those who share it get it for nothing, so that none of them alone would look for another split."""
+    draw, types = random.Random(314), "ABCDEF"
+    patterns = [TypePattern("SEQ", tuple(sorted(draw.sample(types, 4))), 1) for _ in range(4)]
+    rates = {name: draw.uniform(1, 8) for name in types}
+    shares = {pair: draw.choice((0.01, 0.1, 0.5, 1.0)) for pair in itertools.combinations(types, 2)}
+    problem = InstanceProblem(patterns, rates, shares)
+    best, _ = exhaustive_trees(problem)
+    assert best_responses(problem).cost == pytest.approx(best)
+
+
 def test_best_responses_are_not_worse_than_the_searches_of_mcep() -> None:
     rules = independent(12, 8, 0.3, seed=4)
     patterns = [TypePattern("SEQ", query.event_types, 1) for query in rules.queries]
