@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -60,8 +61,12 @@ def write_job(job: Job, folder: Path) -> Path:
     """The properties file that `PatternJob` documents, and the trace as CSV beside it."""
     trace = folder / "trace.csv"
     pacsv.write_csv(as_numbers(pq.read_table(job.trace), job.query), trace, pacsv.WriteOptions(include_header=False))
+    return write_settings(settings(job, trace), folder)
+
+
+def write_settings(given: Mapping[str, object], folder: Path) -> Path:
     path = folder / "flink.properties"
-    path.write_text("".join(f"{name}={value}\n" for name, value in settings(job, trace).items()))
+    path.write_text("".join(f"{name}={value}\n" for name, value in given.items()))
     return path
 
 
@@ -71,9 +76,10 @@ def settings(job: Job, trace: Path) -> dict[str, object]:
     comparisons = (f"{a}:{values[x]} {operator} {b}:{values[y]}" for a, x, operator, b, y in query.comparisons)
     return {
         "trace": trace,
-        "positions": ",".join(query.aliases),
-        "types": ",".join(str(types.index(type_name)) for _, type_name in query.positions),
-        "comparisons": ";".join(comparisons),
+        "patterns": 1,
+        "positions.0": ",".join(query.aliases),
+        "types.0": ",".join(str(types.index(type_name)) for _, type_name in query.positions),
+        "comparisons.0": ";".join(comparisons),
         "window": query.window_us,
         "following": query.following,
         "key": -1 if query.key is None else values[query.key],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -38,12 +38,14 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Matches within the first `events` events, and the seconds of the fastest of `runs` runs over them."""
+    """Matches within the first `events` events, and the seconds of the fastest of `runs` runs over them; where several
+    patterns run at once, the matches of each."""
 
     matches: int
     events: int
     seconds: float
     runs: int = 1
+    by_pattern: Sequence[int] = ()
 
     @property
     def events_per_s(self) -> float:

@@ -8,7 +8,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
-import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.atomic.AtomicLongArray;
 import org.apache.flink.api.common.typeinfo.Types;
 import org.apache.flink.cep.CEP;
 import org.apache.flink.cep.functions.PatternProcessFunction;
@@ -20,11 +20,12 @@ import org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink;
 import org.apache.flink.util.Collector;
 
 /**
- * FlinkCEP on one trace: events follow by followedByAny, followedBy or next, event time, parallelism 1. Arguments: a
- * properties file with
+ * FlinkCEP on one trace: events follow by followedByAny, followedBy or next, event time, parallelism 1. Several patterns
+ * are as many operators behind one source. Arguments: a properties file with
  *
  * <pre>
  * trace       CSV without header: time, type index, values
+ * patterns    how many there are; the next three are given for each, the first one's as positions.0
  * positions   names in order, as in a,b,c
  * types       their type indexes, as in 0,1,2
  * comparisons earlier:value OP later:value, separated by semicolons, as in a:0 &lt; b:0;b:0 &lt; c:0
@@ -39,7 +40,7 @@ import org.apache.flink.util.Collector;
  * and deploying are not in them.
  */
 public final class PatternJob {
-    private static final AtomicLong MATCHES = new AtomicLong();
+    private static volatile AtomicLongArray matches;
 
     private PatternJob() {}
 
@@ -65,13 +66,18 @@ public final class PatternJob {
         Replay.trace = readTrace(Path.of(job.getProperty("trace")));
         run(job, Double.parseDouble(job.getProperty("warm_up")));
         double seconds = run(job, Double.parseDouble(job.getProperty("limit")));
-        System.out.println(
-                "{\"matches\": " + MATCHES.get() + ", \"events\": " + Replay.emitted + ", \"seconds\": " + seconds + "}");
+        long total = 0;
+        for (int number = 0; number < matches.length(); number++) {
+            total += matches.get(number);
+        }
+        System.out.println("{\"matches\": " + total + ", \"events\": " + Replay.emitted + ", \"seconds\": " + seconds
+                + ", \"by_pattern\": " + matches + "}");
     }
 
     private static double run(Properties job, double limitSeconds) throws Exception {
         Replay.limitNanos = (long) (limitSeconds * 1e9);
-        MATCHES.set(0);
+        int patterns = Integer.parseInt(job.getProperty("patterns"));
+        matches = new AtomicLongArray(patterns);
         StreamExecutionEnvironment environment = StreamExecutionEnvironment.createLocalEnvironment(1, settings());
         environment.getConfig().enableObjectReuse();
         DataStream<Event> events = environment.addSource(new Replay(), Types.POJO(Event.class));
@@ -79,10 +85,12 @@ public final class PatternJob {
         if (key >= 0) {
             events = events.keyBy(event -> event.values[key]);
         }
-        CEP.pattern(events, pattern(job))
-                .inEventTime()
-                .process(new Collect(job.getProperty("positions").split(",")))
-                .sinkTo(new DiscardingSink<>());
+        for (int number = 0; number < patterns; number++) {
+            CEP.pattern(events, pattern(job, number))
+                    .inEventTime()
+                    .process(new Collect(number, job.getProperty("positions." + number).split(",")))
+                    .sinkTo(new DiscardingSink<>());
+        }
         environment.execute("peer");
         return (System.nanoTime() - Replay.began) / 1e9;
     }
@@ -97,14 +105,14 @@ public final class PatternJob {
         return Configuration.fromMap(settings);
     }
 
-    private static Pattern<Event, ?> pattern(Properties job) {
-        String[] names = job.getProperty("positions").split(",");
-        String[] types = job.getProperty("types").split(",");
+    private static Pattern<Event, ?> pattern(Properties job, int number) {
+        String[] names = job.getProperty("positions." + number).split(",");
+        String[] types = job.getProperty("types." + number).split(",");
         Map<String, Step> steps = new HashMap<>();
         for (int place = 0; place < names.length; place++) {
             steps.put(names[place], new Step(Integer.parseInt(types[place]), place == 0 ? null : names[place - 1]));
         }
-        for (String text : job.getProperty("comparisons").split(";")) {
+        for (String text : job.getProperty("comparisons." + number).split(";")) {
             if (text.isBlank()) {
                 continue;
             }
@@ -150,20 +158,22 @@ public final class PatternJob {
 
     /** Counts the matches and hands them on as row numbers. */
     private static final class Collect extends PatternProcessFunction<Event, long[]> {
+        private final int number;
         private final String[] names;
 
-        Collect(String[] names) {
+        Collect(int number, String[] names) {
+            this.number = number;
             this.names = names;
         }
 
         @Override
-        public void processMatch(Map<String, List<Event>> match, Context context, Collector<long[]> matches) {
+        public void processMatch(Map<String, List<Event>> match, Context context, Collector<long[]> found) {
             long[] rows = new long[names.length];
             for (int place = 0; place < names.length; place++) {
                 rows[place] = match.get(names[place]).get(0).sequence;
             }
-            MATCHES.incrementAndGet();
-            matches.collect(rows);
+            matches.incrementAndGet(number);
+            found.collect(rows);
         }
     }
 }

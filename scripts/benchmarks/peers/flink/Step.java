@@ -4,21 +4,26 @@ import org.apache.flink.cep.pattern.conditions.IterativeCondition;
 
 /** What the event at one position of the sequence must fulfil, given the events at earlier positions. */
 public class Step extends IterativeCondition<Event> {
-    /** earlier.values[earlierValue] OP event.values[ownValue], with OP one of < <= > >= =. */
+    /** earlier.values[earlierValue] OP event.values[ownValue], with OP one of < <= > >= =, or ~d: less than d apart. */
     private static final class Comparison implements java.io.Serializable {
         final String earlier;
         final int earlierValue;
         final String operator;
         final int ownValue;
+        final double distance;
 
         Comparison(String earlier, int earlierValue, String operator, int ownValue) {
             this.earlier = earlier;
             this.earlierValue = earlierValue;
             this.operator = operator;
             this.ownValue = ownValue;
+            this.distance = operator.startsWith("~") ? Double.parseDouble(operator.substring(1)) : -1;
         }
 
         boolean holds(double left, double right) {
+            if (distance >= 0) {
+                return Math.abs(left - right) < distance;
+            }
             switch (operator) {
                 case "<":
                     return left < right;
