@@ -27,6 +27,7 @@ _LIST = """for m in range(np.uint64(min(L<n>[i], L<n>[j]))):
 if L<n>[i] != L<n>[j]:
     return -1 if L<n>[i] < L<n>[j] else 1"""
 
+# Numba takes seconds to compile slices that are assigned and sorting of its own, hence loops.
 # Places are unsigned where they index columns: Numba then leaves out the check for negative indices.
 _TEMPLATE = '''@jit
 def compare(i, j, <keys>):
@@ -82,7 +83,8 @@ def by_digits(packed, other, low_bits, widest):
     count = np.uint64(packed.shape[0])
     for step in range(passes):
         shift = low_bits + step * width
-        places[:] = 0
+        for n in range(digits + np.uint64(1)):
+            places[n] = 0
         for n in range(count):
             places[((packed[n] >> shift) & digit_mask) + np.uint64(1)] += 1
         for n in range(np.uint64(1), digits + np.uint64(1)):
@@ -93,6 +95,33 @@ def by_digits(packed, other, low_bits, widest):
             places[digit] += 1
         packed, other = other, packed
     return packed
+
+
+@jit
+def by_merging(values, order, spare):
+    """Writes the numbers of the rows to `order`, by their values; rows of equal values stay as they are."""
+    count = order.shape[0]
+    for row in range(count):
+        order[row] = row
+    source, target = order, spare
+    width = 1
+    while width < count:  # runs of this length are in order
+        left = 0
+        while left < count:
+            middle, right = min(left + width, count), min(left + 2 * width, count)
+            one, two = left, middle
+            for place in range(left, right):
+                if one < middle and (two == right or values[source[one]] <= values[source[two]]):
+                    target[place] = source[one]
+                    one += 1
+                else:
+                    target[place] = source[two]
+                    two += 1
+            left = right
+        source, target = target, source
+        width *= 2
+    for row in range(count):
+        order[row] = source[row]
 
 
 @jit
@@ -110,7 +139,7 @@ def by_first(K0, K1, order, spare):
         near, far = min(near, K1[row] - K0[row]), max(far, K1[row] - K0[row])
     widest = np.uint64(most - least)
     if (widest >> room) > np.uint64(0):  # no room for key and row number in one integer
-        order[:] = np.argsort(K0, kind="mergesort")
+        by_merging(K0, order, spare)
         return
     mask = (np.uint64(1) << number_bits) - np.uint64(1)
     packed, other = order.view(np.uint64), spare.view(np.uint64)
@@ -156,7 +185,8 @@ def sort_ties(order, spare, <keys>):
                     right += 1
                     while right < stop and compare(order[right], order[right - 1], <keys>) >= 0:
                         right += 1
-                    spare[left:middle] = order[left:middle]
+                    for n in range(left, middle):
+                        spare[n] = order[n]
                     one, two, place = left, middle, left
                     while one < middle and two < right:
                         if compare(order[two], spare[one], <keys>) < 0:

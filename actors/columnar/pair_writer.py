@@ -47,6 +47,15 @@ class Read(NamedTuple):
         return column.view(np.int64) if self.copied else column
 
 
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A time of the probe row, moved by a number of windows and of microseconds."""
+
+    logical: str
+    windows: int = 0
+    shift_us: int = 0
+
+
 class PairWriter:
     """Collects source and the columns that it reads.
 
@@ -107,17 +116,53 @@ class PairWriter:
         heaps, letter = (self.probe_heaps, "G") if alias in self._positive else (self.store_heaps, "H")
         return f"{letter}{_register(heaps, (alias, column))}[m_{self._number(alias)}]"
 
+    def key_from(self, moment: Moment) -> None:
+        """The key of the stored row is at least this."""
+        self.lower.append(self._moment(moment))
+
+    def key_until(self, moment: Moment) -> None:
+        """The key of the stored row is at most this."""
+        self.upper.append(self._moment(moment))
+
+    def add_until(self, stored: str, moment: Moment) -> None:
+        """Requires that a time of the stored row is at most this."""
+        self.checks.append(f"({self.s(stored)} <= {self._moment(moment)})")
+
+    def add_before(self, stored: str, probing: str) -> None:
+        """Requires that a time of the stored row is before one of the probe row."""
+        self.checks.append(f"({self.s(stored)} < {self.p(probing)})")
+
+    def add_after(self, stored: str, probing: str) -> None:
+        """Requires that a time of the stored row is after one of the probe row."""
+        self.checks.append(f"({self.p(probing)} < {self.s(stored)})")
+
+    def add_equal(self, logical: str) -> None:
+        """Requires that both rows have the same value."""
+        self.checks.append(f"({self.p(logical)} == {self.s(logical)})")
+
+    def arrange(self) -> None:
+        """Everything is required that will be; a writer that sorts does it now."""
+
     def add(self, predicate: Predicate) -> None:
         """Requires a condition, for every member of each group that it names."""
+        groups = sorted(alias for alias in aliases_of(predicate) if self.is_group(alias))
+        self._require(self._condition(predicate), groups)
 
+    def _condition(self, predicate: Predicate) -> str:
         def read(attr: Attr) -> str:
             column = member_column(self.bound, attr)
             if self.is_group(attr.alias):
                 return self.member(attr.alias, column)
             return self.of(attr.alias, f"{attr.alias}.{column}")
 
-        source = ConditionWriter(read, self.bound.column, self.constants).condition(predicate)
-        self._require(source, sorted(alias for alias in aliases_of(predicate) if self.is_group(alias)))
+        return ConditionWriter(read, self.bound.column, self.constants).condition(predicate)
+
+    def _moment(self, moment: Moment) -> str:
+        source = self.p(moment.logical)
+        for count, what in ((moment.windows, "window"), (moment.shift_us, str(abs(moment.shift_us)))):
+            if count:
+                source += f" {'+' if count > 0 else '-'} {what}"
+        return source
 
     def take_checks(self) -> Checks:
         """What has been required since the last call."""

@@ -51,7 +51,8 @@ def rank(partners, begin, end, least, most, places, counts):
     found = end - begin
     width = most - least
     if width < counts.shape[0] and width <= 4 * found:
-        counts[: width + 1] = 0
+        for n in range(np.uint64(width + 1)):  # assigning a slice takes longer to compile
+            counts[n] = 0
         for n in range(np.uint64(begin), np.uint64(end)):
             counts[np.uint64(partners[n] - least + 1)] += 1
         counts[0] = begin

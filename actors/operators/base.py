@@ -26,7 +26,8 @@ class OperatorSpec:
     memory: StateMemory = field(default_factory=StateMemory)
     #: Matches are not asked for, only their number: batches that are yielded have a length and no columns.
     counting: bool = False
-    #: Loops find pairs of rows only, so that many queries share them; their columns are gathered afterwards.
+    #: Loops find pairs of rows only and are written by the form of their conditions, so that many queries share them;
+    #: the columns of matches are gathered afterwards.
     gathering: bool = False
 
     @property

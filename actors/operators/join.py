@@ -137,7 +137,7 @@ def _kernel(
     spec: OperatorSpec, pairing: Pairing, output: Layout, blocks: OutputBlocks | None, *, by_end: bool
 ) -> ProbeKernel:
     """Without blocks to write to, matches are counted."""
-    writer, equal = write_pairing(spec.bound, pairing)
+    writer, equal = write_pairing(spec.bound, pairing, by_form=spec.gathering)
     form = Form.COUNT
     if blocks is not None:
         write_outputs(writer, output, gathered=spec.gathering)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from actors.columnar.output import Counters
-from actors.columnar.pair_writer import PairWriter, Side
+from actors.columnar.pair_writer import Moment, PairWriter, Side
 from actors.columnar.probe import ProbeKernel
 from actors.columnar.store import Store
 from actors.operators.base import LogicState, OperatorSpec
@@ -54,11 +54,10 @@ class NegationLogic:
 
     def _write_kernel(self, spec: OperatorSpec, positive: Side, negated: Side) -> ProbeKernel:
         writer = PairWriter(spec.bound, positive, negated)
-        if self._after:
-            writer.lower += [f"{writer.p(name)} + 1" for name in self._after]
-        else:
-            writer.lower.append(f"{writer.p('max_ts')} - window")
-        writer.upper += [f"{writer.p(name)} - 1" for name in self._before] or [f"{writer.p('min_ts')} + window"]
+        for moment in [Moment(name, shift_us=1) for name in self._after] or [Moment("max_ts", windows=-1)]:
+            writer.key_from(moment)
+        for moment in [Moment(name, shift_us=-1) for name in self._before] or [Moment("min_ts", windows=1)]:
+            writer.key_until(moment)
         if negated.layout.place("max_ts") != "min_ts":
             writer.checks.append(f"({writer.s('max_ts')} <= upper)")
         scopes = {self.negation.scope, self.negation.scope[:-1]}

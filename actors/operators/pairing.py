@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from actors.columnar.pair_writer import PairWriter, Side
+from actors.columnar.form_writer import FormWriter
+from actors.columnar.pair_writer import Moment, PairWriter, Side
 from decopa.planning.times import earliest, latest
 from decopa.query.binding import BoundQuery, Condition
 from decopa.query.conditions.predicate import Attr, Compare, Predicate
@@ -82,10 +83,12 @@ class Pairing:
         return (one in only_left and other in only_right) or (one in only_right and other in only_left)
 
 
-def write_pairing(bound: BoundQuery, pairing: Pairing) -> tuple[PairWriter, tuple[tuple[str, str], ...]]:
+def write_pairing(
+    bound: BoundQuery, pairing: Pairing, *, by_form: bool = False
+) -> tuple[PairWriter, tuple[tuple[str, str], ...]]:
     """Bounds and checks for rows of the left input that probe stored rows of the right one, and the columns
-    (left, right) whose equality an index can serve."""
-    writer = PairWriter(bound, pairing.left, pairing.right)
+    (left, right) whose equality an index can serve. `by_form` is explained at `FormWriter`."""
+    writer = (FormWriter if by_form else PairWriter)(bound, pairing.left, pairing.right)
     _write_bounds(writer, pairing)
     _write_time_checks(writer, pairing)
     for one, other in pairing.distinct:
@@ -94,14 +97,15 @@ def write_pairing(bound: BoundQuery, pairing: Pairing) -> tuple[PairWriter, tupl
     for alias in pairing.shared:
         if alias in pairing.right.sub_query.closed:
             equal.append((key_of(alias), key_of(alias)))
-            writer.checks.append(f"({writer.p(key_of(alias))} == {writer.s(key_of(alias))})")
+            writer.add_equal(key_of(alias))
             writer.add_same_group(alias)
         else:
             equal.append((f"{alias}.id", f"{alias}.id"))
-            writer.checks.append(f"({writer.p(f'{alias}.id')} == {writer.s(f'{alias}.id')})")
+            writer.add_equal(f"{alias}.id")
     for condition in pairing.conditions:
         equal += equality_columns(bound, pairing, condition.predicate)
         writer.add(condition.predicate)
+    writer.arrange()
     return writer, tuple(equal)
 
 
@@ -129,19 +133,19 @@ def _write_bounds(writer: PairWriter, pairing: Pairing) -> None:
     """Bounds on the stored row's min_ts: from the window, and from order constraints where they are tighter."""
     order = pairing.bound.query.order_constraints
     stored = pairing.right_aliases
-    writer.lower.append(f"{writer.p('max_ts')} - window")
-    writer.upper.append(f"{writer.p('min_ts')} + window")
+    writer.key_from(Moment("max_ts", windows=-1))
+    writer.key_until(Moment("min_ts", windows=1))
     before_all = {alias for alias in pairing.left_aliases if all((alias, other) in order for other in stored)}
     for alias in sorted(latest(order, before_all)):
         if writer.carries(f"{alias}.last"):
-            writer.lower.append(f"{writer.p(f'{alias}.last')} + 1")
+            writer.key_from(Moment(f"{alias}.last", shift_us=1))
     after_some = {alias for alias in pairing.left_aliases if any((other, alias) in order for other in stored)}
     for alias in sorted(earliest(order, after_some - stored)):
         if writer.carries(f"{alias}.first"):
-            writer.upper.append(f"{writer.p(f'{alias}.first')} - 1")
+            writer.key_until(Moment(f"{alias}.first", shift_us=-1))
     for alias in pairing.shared:  # the stored row holds the same event, so it begins no later
         if writer.carries(f"{alias}.first"):
-            writer.upper.append(writer.p(f"{alias}.first"))
+            writer.key_until(Moment(f"{alias}.first"))
 
 
 def _write_time_checks(writer: PairWriter, pairing: Pairing) -> None:
@@ -152,11 +156,11 @@ def _write_time_checks(writer: PairWriter, pairing: Pairing) -> None:
     stored, probing = pairing.right_aliases, pairing.left_aliases
     # If each stored event is followed by some probe event, the probe row's own span bounds the whole.
     if not all(alias in probing or any((alias, other) in order for other in probing) for alias in stored):
-        writer.checks.append(f"({writer.s('max_ts')} <= {writer.p('min_ts')} + window)")
+        writer.add_until("max_ts", Moment("min_ts", windows=1))
     for before, after in pairing.order:
         if before in probing:
             if all((before, alias) in order for alias in stored):
                 continue  # part of the lower bound
-            writer.checks.append(f"({writer.p(f'{before}.last')} < {writer.s(f'{after}.first')})")
+            writer.add_after(f"{after}.first", f"{before}.last")
         else:
-            writer.checks.append(f"({writer.s(f'{before}.last')} < {writer.p(f'{after}.first')})")
+            writer.add_before(f"{before}.last", f"{after}.first")
