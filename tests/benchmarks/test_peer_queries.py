@@ -107,9 +107,9 @@ def test_an_alias_that_comes_later_cannot_stand_first() -> None:
 
 def test_flink_is_told_places_of_types_and_values() -> None:
     told = flink_job.settings(Job("", CHAIN, "", limit_s=5, repeat=1), Path("trace.csv"))
-    assert told["positions"] == "a,b,c"
-    assert told["types"] == "1,0,1"
-    assert told["comparisons"] == "a:0 = b:0;b:1 >= c:2"
+    assert (told["patterns"], told["positions.0"]) == (1, "a,b,c")
+    assert told["types.0"] == "1,0,1"
+    assert told["comparisons.0"] == "a:0 = b:0;b:1 >= c:2"
     assert (told["window"], told["key"]) == (25, -1)
     assert flink_job.settings(Job("", KEYED, "", limit_s=5, repeat=1), Path("trace.csv"))["key"] == 0
 

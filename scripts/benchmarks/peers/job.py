@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,10 @@ class Outcome:
     runs: int = 1
     by_pattern: Sequence[int] = ()
 
+    @staticmethod
+    def from_json(record: Mapping[str, Any]) -> Outcome:
+        return Outcome(**{**record, "by_pattern": tuple(record.get("by_pattern", ()))})
+
     @property
     def events_per_s(self) -> float:
         return self.events / self.seconds
@@ -62,4 +66,4 @@ def answer(printed: str) -> Outcome:
     lines = printed.strip().splitlines()
     if not lines:
         raise ValueError("nothing was printed")
-    return Outcome(**json.loads(lines[-1]))
+    return Outcome.from_json(json.loads(lines[-1]))

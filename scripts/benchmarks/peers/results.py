@@ -66,7 +66,7 @@ def load(path: Path) -> list[CaseResult]:
 
 
 def _from_json(record: dict[str, Any]) -> CaseResult:
-    outcomes = {name: Outcome(**outcome) for name, outcome in record["outcomes"].items()}
+    outcomes = {name: Outcome.from_json(outcome) for name, outcome in record["outcomes"].items()}
     return CaseResult(**record | {"outcomes": outcomes})
 
 
