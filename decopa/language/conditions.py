@@ -11,6 +11,7 @@ from dataclasses import replace
 from lark import Token, Tree
 
 from decopa.errors import DecoPaError, QueryError, did_you_mean
+from decopa.language.limits import MAX_TEXT_LENGTH
 from decopa.query.conditions.predicate import (
     FIGURES,
     FUNCTIONS,
@@ -34,7 +35,7 @@ from decopa.query.conditions.predicate import (
     literally,
     rewrite,
 )
-from decopa.query.limits import MAX_COMPARISONS, MAX_TEXT_LENGTH, comparison_count
+from decopa.query.limits import MAX_COMPARISONS, comparison_count
 from decopa.query.names import duration_us
 from decopa.query.query import MAX_POSITIONS
 

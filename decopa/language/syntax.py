@@ -7,7 +7,7 @@ import re
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from decopa.errors import QueryError
-from decopa.query.limits import line_and_column
+from decopa.language.limits import line_and_column
 from decopa.query.names import KEYWORDS
 
 #: Terminals of the grammar as a person would say them.

@@ -12,7 +12,6 @@ import networkx as nx
 
 from decopa.documents import Document, as_document, read_document
 from decopa.errors import PlanError, QueryError
-from decopa.language.text.parser import parse
 from decopa.planning.hash_keys import are_equal
 from decopa.planning.roles import BOTH, Roles, Rule, roles_of
 from decopa.planning.subquery import SubQuery
@@ -340,6 +339,8 @@ def _shown(part: QueryPlan) -> str:
 
 
 def _part_from(part: Document) -> QueryPlan:
+    from decopa.language.text.parser import parse  # processing units get plans as values and need no grammar
+
     try:
         query = parse(part.value("query", str))
     except QueryError as err:

@@ -17,8 +17,9 @@ import decopa
 from actors.columnar.jit import interpreted
 from cluster.checkpoint.store import CheckpointStore, Manifest
 from decopa.errors import CheckpointError, QueryError, TraceError
+from decopa.language.limits import MAX_NESTING
 from decopa.language.text.parser import parse, parse_workload
-from decopa.query.limits import MAX_JOINING_TOGETHER, MAX_NESTING
+from decopa.query.limits import MAX_JOINING_TOGETHER
 from decopa.runs.spec import RunSpec
 from decopa.runs.spec_file import read_run, to_document
 from shuffler.source.json_lines import JsonLines

@@ -14,10 +14,10 @@ from lark.exceptions import UnexpectedInput
 from decopa.errors import QueryError
 from decopa.language.conditions import attr_of, duration_of, located, name_of, split_conditions
 from decopa.language.grammars import parser_of
+from decopa.language.limits import MAX_QUERIES, check_text, check_tree
 from decopa.language.syntax import syntax_error
 from decopa.query.analysis import alternatives, structure
 from decopa.query.conditions.predicate import Arithmetic, Attr, Call, Compare, Literal, Location, Predicate, conjuncts
-from decopa.query.limits import MAX_QUERIES, check_text, check_tree
 from decopa.query.pattern import EventRef, Except, Kleene, Next, Or, Pattern, leaves
 from decopa.query.query import Query
 

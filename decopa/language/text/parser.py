@@ -10,10 +10,10 @@ from lark.exceptions import UnexpectedInput
 from decopa.errors import QueryError
 from decopa.language.conditions import duration_of, located, name_of, split_conditions
 from decopa.language.grammars import parser_of
+from decopa.language.limits import MAX_QUERIES, MAX_TEXT_LENGTH, check_text, check_tree
 from decopa.language.syntax import syntax_error
 from decopa.language.text.returned import ranking_of, returned_of
 from decopa.query.conditions.predicate import Location
-from decopa.query.limits import MAX_QUERIES, MAX_TEXT_LENGTH, check_text, check_tree
 from decopa.query.pattern import (
     ANY_TYPE,
     And,
