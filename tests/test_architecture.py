@@ -15,7 +15,7 @@ PACKAGES = ("decopa", "costmodel", "shuffler", "actors", "cluster")
 #: has an entry of its own for the modules that stand in no room.
 LAYERS = (
     "decopa.__version__", "decopa.errors", "decopa.choices", "decopa.documents", "decopa.files", "decopa.caches",
-    "decopa.query", "decopa.language", "costmodel", "decopa.planning",
+    "decopa.lean", "decopa.query", "decopa.language", "costmodel", "decopa.planning",
     "decopa.planning.network.graphs", "decopa.planning.network.problem", "decopa.planning.network.planners",
     "decopa.planning.network",
     "shuffler.rows", "shuffler.source", "shuffler.routing", "shuffler.exchange", "shuffler",

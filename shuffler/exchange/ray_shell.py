@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 import ray
 
 from decopa.errors import DecoPaError, DeployError
+from decopa.lean import load_lean
 from shuffler.exchange.ray_links import PeerFailed
 from shuffler.exchange.ray_metrics import Publisher
 from shuffler.exchange.wall_clock import WallClock, machine_time_s
@@ -58,6 +59,7 @@ class Shell:
     _metrics: Publisher | None = None
 
     def __init__(self, name: str, title: str) -> None:
+        load_lean()
         #: When the process was there, with all that it imports.
         self._born = time.time()
         self._clock = WallClock()
