@@ -127,7 +127,7 @@ def session(*, address: str | None = None, places: int = 64) -> Iterator[str | N
     units and shufflers that fit on a Ray that is started here, all runs at a time together. The processes of a run stay
     until the next one, which takes them over if it has the same: a query by the same name with as many units.
     """
-    from cluster.kept_actors import keeping_actors
+    from cluster.deploy.kept_actors import keeping_actors
     from cluster.ray_session import ray_session
 
     with ray_session(address=address, cpus=places) as dashboard, keeping_actors():

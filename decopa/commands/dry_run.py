@@ -23,8 +23,8 @@ def add_dry_run_argument(parser: argparse._ActionsContainer) -> None:
 
 def show_placement(prepared: Prepared) -> None:
     """Prints a line for each process and one for each machine, as the Ray of the run would have them now."""
-    from cluster.edges import bytes_by_node
-    from cluster.placement import places_needed, planned_homes
+    from cluster.deploy.edges import bytes_by_node
+    from cluster.deploy.placement import places_needed, planned_homes
     from cluster.ray_session import ray_session
     from decopa.runs.flows import predicted_flows, with_flows
     from shuffler.routing.topology import Topology

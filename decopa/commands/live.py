@@ -88,7 +88,7 @@ def _ray_for(prepared: Prepared, progress: Progress, *, quiet: bool) -> Iterator
     if prepared.spec.runtime == "local":
         yield
         return
-    from cluster.placement import places_needed
+    from cluster.deploy.placement import places_needed
     from cluster.ray_session import ray_session
     from decopa.runs.adapting import places_to_adapt
     from shuffler.routing.topology import Topology

@@ -20,7 +20,7 @@ from decopa.commands.terminal import Progress, progress_line, tell
 
 if TYPE_CHECKING:
     from cluster.checkpoint.recovery import CheckpointedRun, Recovery
-    from cluster.recorder import Recorder
+    from cluster.deploy.recorder import Recorder
     from decopa.query.query import Query
     from decopa.runs.result import RunResult
     from decopa.runs.spec import RunSpec

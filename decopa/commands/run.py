@@ -24,7 +24,7 @@ from decopa.commands.resume import run_durably
 from decopa.commands.terminal import Progress, progress_line, tell, width
 
 if TYPE_CHECKING:
-    from cluster.recorder import Recorder
+    from cluster.deploy.recorder import Recorder
     from decopa.query.query import Query
     from decopa.runs.result import RunResult
     from decopa.runs.spec import RunSpec
@@ -167,7 +167,7 @@ def _recorder(args: argparse.Namespace) -> Recorder | None:
     """A recorder if there is to be a report; whether that can be written is checked before anything runs."""
     if args.report is None:
         return None
-    from cluster.recorder import Recorder
+    from cluster.deploy.recorder import Recorder
     from decopa.files import check_writable
 
     check_writable(args.report, args.overwrite, suffixes=(".html",))

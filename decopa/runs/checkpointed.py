@@ -14,9 +14,9 @@ from cluster.checkpoint.output import MatchOutput, PublishedMatches
 from cluster.checkpoint.recovery import Changing, CheckpointedRun, CheckpointedRuntime
 from cluster.checkpoint.store import CheckpointStore, Manifest
 from cluster.checkpoint.visibility import check_seen_by_all
+from cluster.deploy.placement import places_needed
 from cluster.feeding import rows_per_block
 from cluster.options import Checkpoints
-from cluster.placement import places_needed
 from cluster.ray_session import ray_session
 from decopa.choices import DEFAULT_TIME_UNITS
 from decopa.errors import CheckpointError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from cluster.edges import flows_between
+from cluster.deploy.edges import flows_between
 from cluster.options import RayOptions
 from costmodel.statistics import Statistics
 from decopa.choices import EDGES

@@ -7,8 +7,8 @@ from dataclasses import replace
 from actors.sinks.outlet import OutletSpec
 from cluster.change.adapting import AdaptingChanges
 from cluster.change.ray_run import ChangingRayRuntime
+from cluster.deploy.placement import places_needed
 from cluster.feeding import BLOCK_ROWS, rows_per_block
-from cluster.placement import places_needed
 from cluster.ray_runtime import RayRuntime
 from decopa.runs.adapting import adapting_changes, places_to_adapt
 from decopa.runs.delivery import NO_MATCHES, Found

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.csv
 
 import decopa
+from cluster.deploy.recorder import Recorder
 from cluster.ray_session import ray_session
-from cluster.recorder import Recorder
 from decopa.files import write_matches, write_text
 from decopa.language.text.parser import parse_workload
 from decopa.report.run_page import RunReport, report_page

@@ -184,7 +184,7 @@ class ScaleTest:
     def _machines(self, plan: Plan, offered: OfferedRate, test: RateTest) -> list[dict[str, Any]]:
         """What left each machine while this rate was offered, what was predicted to, and how often its CPU was at its
         limit."""
-        from cluster.edges import bytes_by_node
+        from cluster.deploy.edges import bytes_by_node
 
         share = offered.events / self._events
         flows = {ends: size * share for ends, size in self._flows(plan).items()}

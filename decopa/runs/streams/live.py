@@ -177,7 +177,7 @@ class LiveRun:
             self._running = local = self._local()
             return local
         # Imported here because Ray takes a second, and a local run should not wait for it.
-        from cluster.placement import places_needed
+        from cluster.deploy.placement import places_needed
         from cluster.ray_live import RayLive
         from cluster.ray_session import ray_session
 

@@ -14,9 +14,9 @@ from cluster.change.cut import held_from, reported
 from cluster.change.deployed import PlanChanges
 from cluster.change.driver_cut import DriverCut
 from cluster.checkpoint.recovery import failures_told_once
-from cluster.deployment import Deployment
+from cluster.deploy.deployment import Deployment
+from cluster.deploy.placement import places_needed
 from cluster.feeding import BLOCK_ROWS, FeedBlock, TraceBlocks
-from cluster.placement import places_needed
 from cluster.ray_session import ray_session
 from cluster.session import Session
 from decopa.planning.plan import Plan, QueryPlan

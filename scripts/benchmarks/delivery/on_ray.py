@@ -29,12 +29,12 @@ import psutil
 import decopa
 from actors.sinks.outlet import OutletSpec
 from actors.sinks.parts import FolderSpec
+from cluster.deploy.kept_actors import keeping_actors
+from cluster.deploy.recorder import Recorder
 from cluster.feeding import TraceBlocks
-from cluster.kept_actors import keeping_actors
 from cluster.options import RayOptions
 from cluster.ray_runtime import RayRuntime
 from cluster.ray_session import ray_session
-from cluster.recorder import Recorder
 from costmodel.capacity import Capacity
 from decopa.planning.plan import Plan
 from decopa.runs.folder import published, publishing

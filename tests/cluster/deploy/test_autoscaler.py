@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.autoscaler import LaunchFailure, growth, launch_causes
+from cluster.deploy.autoscaler import LaunchFailure, growth, launch_causes
 
 LOG = """2026-11-17 23:10:01,123 INFO node_provider.py:475 -- Launching 1 nodes of type worker.
 2026-11-17 23:10:04,001 INFO node_provider.py:490 -- Failed to launch 1 nodes of type worker: first

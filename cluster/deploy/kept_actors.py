@@ -14,7 +14,7 @@ from typing import Any
 
 import ray
 
-from cluster.placement import Places
+from cluster.deploy.placement import Places
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import ray
 
 import decopa
 from actors.group import Limits
-from cluster.kept_actors import kept_actors
+from cluster.deploy.kept_actors import kept_actors
 from decopa.errors import LimitError
 from tests.support.mirrored import RARE_A, RARE_C, stream
 from tests.support.ray_changes import left_behind

@@ -16,9 +16,9 @@ from actors.emulation import Emulation
 from actors.group import Limits
 from actors.ray_unit import UNIT_CLASSES, Sink, SinkSetup, SinkStatus, StateStore, UnitSetup, UnitStatus
 from actors.sinks.outlet import OutletSpec
-from cluster.kept_actors import Ensemble, kept_actors
+from cluster.deploy.kept_actors import Ensemble, kept_actors
+from cluster.deploy.placement import Places, alive_nodes
 from cluster.options import RayOptions
-from cluster.placement import Places, alive_nodes
 from costmodel.capacity import Capacity
 from decopa.choices import EDGES
 from decopa.errors import DecoPaError, DeployError

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from actors.latency import LatencyHistogram, LatencySummary
 
 if TYPE_CHECKING:
-    from cluster.deployment import Deployment
+    from cluster.deploy.deployment import Deployment
 
 #: Above this many samples every second one is dropped, and they are taken half as often.
 _MOST_SAMPLES = 600

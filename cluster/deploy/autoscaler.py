@@ -11,7 +11,7 @@ from typing import Any
 import ray
 import yaml
 
-from cluster.refusals import is_final
+from cluster.deploy.refusals import is_final
 
 #: Where `ray up` puts the cluster file on the head.
 _BOOTSTRAP = Path("~/ray_bootstrap_config.yaml")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.edges import Work, bytes_by_node, flows_between, place_by_edges
+from cluster.deploy.edges import Work, bytes_by_node, flows_between, place_by_edges
 from decopa.errors import DeployError
 from decopa.language.text.parser import parse
 from decopa.planning.plan import Plan

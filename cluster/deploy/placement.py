@@ -16,11 +16,11 @@ from ray.util.placement_group import (
 )
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
-from cluster.autoscaler import launch_failures, most_cpus
-from cluster.draining import draining_nodes
-from cluster.edges import Work, place_by_edges
+from cluster.deploy.autoscaler import launch_failures, most_cpus
+from cluster.deploy.draining import draining_nodes
+from cluster.deploy.edges import Work, place_by_edges
+from cluster.deploy.refusals import REMEDY
 from cluster.options import Placement
-from cluster.refusals import REMEDY
 from decopa.choices import EDGES
 from decopa.errors import DeployError
 from shuffler.routing.topology import Topology

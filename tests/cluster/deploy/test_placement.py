@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.placement import NODE_PATIENCE_S, PATIENCE_S, NoRoom, patience
+from cluster.deploy.placement import NODE_PATIENCE_S, PATIENCE_S, NoRoom, patience
 
 
 def test_a_plan_that_fits_waits_for_places_that_others_hold() -> None:
