@@ -9,7 +9,7 @@ from decopa.choices import EDGES
 from decopa.errors import DecoPaError
 
 if TYPE_CHECKING:
-    from decopa.runs.prepare import Prepared
+    from decopa.runs.preparation.prepare import Prepared
 
 
 def add_dry_run_argument(parser: argparse._ActionsContainer) -> None:
@@ -26,7 +26,7 @@ def show_placement(prepared: Prepared) -> None:
     from cluster.deploy.edges import bytes_by_node
     from cluster.deploy.placement import places_needed, planned_homes
     from cluster.ray_session import ray_session
-    from decopa.runs.flows import predicted_flows, with_flows
+    from decopa.runs.runtimes.flows import predicted_flows, with_flows
     from shuffler.routing.topology import Topology
 
     spec = prepared.spec

@@ -16,7 +16,7 @@ from decopa.commands.terminal import Progress, Silence, progress_line, tell, wid
 
 if TYPE_CHECKING:
     from decopa.query.query import Query
-    from decopa.runs.prepare import Prepared
+    from decopa.runs.preparation.prepare import Prepared
     from decopa.runs.result import RunResult
     from decopa.runs.spec import RunSpec
     from decopa.runs.streams.live import LiveRun, LiveSummary
@@ -29,7 +29,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 def run_live(args: argparse.Namespace, spec: RunSpec, queries: Sequence[Query]) -> int:
     """Runs until the stream ends (status 0), a signal stops it (128 and its number: 130, 143), or the reader of the
     matches has gone (0). What was certain by then is out, and the summary says how far it came."""
-    from decopa.runs.prepare import prepare
+    from decopa.runs.preparation.prepare import prepare
     from decopa.runs.streams.live import LiveRun
     from decopa.runs.streams.outlets import LineStream, outlet_for
     from shuffler.source.json_lines import JsonLines
@@ -90,7 +90,7 @@ def _ray_for(prepared: Prepared, progress: Progress, *, quiet: bool) -> Iterator
         return
     from cluster.deploy.placement import places_needed
     from cluster.ray_session import ray_session
-    from decopa.runs.adapting import places_to_adapt
+    from decopa.runs.runtimes.adapting import places_to_adapt
     from shuffler.routing.topology import Topology
 
     address = prepared.spec.ray.address

@@ -48,7 +48,7 @@ def run_durably(
     args: argparse.Namespace, spec: RunSpec, queries: Sequence[Query], progress: Progress, recorder: Recorder | None
 ) -> RunResult | None:
     """The result of a run with checkpoints; None if it had ended before."""
-    from decopa.runs.checkpointed import run_checkpointed
+    from decopa.runs.runtimes.checkpointed import run_checkpointed
 
     assert spec.checkpoints is not None
     location = spec.checkpoints.location
@@ -62,7 +62,7 @@ def run_durably(
 
 
 def resume_command(args: argparse.Namespace) -> None:
-    from decopa.runs.checkpointed import resume_checkpointed
+    from decopa.runs.runtimes.checkpointed import resume_checkpointed
 
     progress = progress_line(quiet=args.quiet)
     location = str(args.checkpoint)

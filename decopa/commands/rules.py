@@ -168,7 +168,7 @@ def _list(args: argparse.Namespace) -> None:
 def run_with_rules(args: argparse.Namespace, spec: RunSpec, queries: Sequence[Query]) -> int:
     """Runs until the stream ends or a signal stops it; changes of the folder are made in between."""
     from cluster.change.rule_folder import RuleFolder
-    from decopa.runs.prepare import prepare
+    from decopa.runs.preparation.prepare import prepare
     from decopa.runs.streams.open_run import OpenRun
     from decopa.runs.streams.outlets import LineStream, outlet_for
     from decopa.runs.streams.rule_watch import RuleWatch

@@ -119,7 +119,7 @@ def run_command(args: argparse.Namespace) -> int:
 
 def _show_placement(args: argparse.Namespace, spec: RunSpec, queries: Sequence[Query]) -> None:
     from decopa.commands.dry_run import show_placement
-    from decopa.runs.prepare import prepare
+    from decopa.runs.preparation.prepare import prepare
 
     progress = progress_line(quiet=args.quiet)
     try:

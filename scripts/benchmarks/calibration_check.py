@@ -21,7 +21,7 @@ from decopa.choices import Objective
 from decopa.commands.calibrate import summary
 from decopa.language.text.parser import parse
 from decopa.report.table import markdown_table
-from decopa.runs.measure import measure
+from decopa.runs.preparation.measure import measure
 from decopa.runs.scaling.scale_points import Point, PointKey
 from decopa.runs.scaling.scale_test import ScaleSettings, ScaleTest
 from scripts.benchmarks.model_cases import AB, BC, Case, open_case

@@ -24,8 +24,8 @@ from decopa.language.text.parser import parse
 from decopa.planning.planner import plan_workload
 from decopa.report.run_summary import reports_of
 from decopa.report.table import markdown_table
-from decopa.runs.measure import measure
 from decopa.runs.model_check import LoadCheck, check_loads, median_error
+from decopa.runs.preparation.measure import measure
 from decopa.runs.scaling.scale_points import Point, PointKey, PointStore
 from decopa.runs.scaling.scale_test import ScaleSettings, ScaleTest
 from scripts.benchmarks.model_cases import Case, all_cases, open_case

@@ -16,7 +16,7 @@ from cluster.ray_session import ray_session
 from decopa.choices import Objective
 from decopa.report import table
 from decopa.report.scale_report import EMULATED, markdown_table, write_plots
-from decopa.runs.measure import measure
+from decopa.runs.preparation.measure import measure
 from decopa.runs.scaling.scale_points import Point, PointStore, gain, gain_over, measure_points, point_keys
 from decopa.runs.scaling.scale_test import ScaleSettings, ScaleTest
 from scripts.benchmarks.paper_traces import PaperCase, paper_case

@@ -23,7 +23,7 @@ from decopa.planning.strategies.units import assign_units, to_plan
 from decopa.planning.subquery import SubQuery, whole
 from decopa.query.query import Query
 from decopa.runs.guard import Guard
-from decopa.runs.measure import measure
+from decopa.runs.preparation.measure import measure
 from decopa.runs.spec import DEFAULT_CAPACITY
 from scripts.benchmarks.regret_cases import RegretCase
 from shuffler.rows.events import TraceColumns

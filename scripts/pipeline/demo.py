@@ -20,7 +20,7 @@ from decopa.language.text.parser import parse_workload
 from decopa.report.run_page import RunReport, report_page
 from decopa.report.run_parts import part_summaries
 from decopa.report.run_summary import load_tree, matches_text
-from decopa.runs.opening import SPARK_CPUS
+from decopa.runs.preparation.opening import SPARK_CPUS
 from decopa.traces.rides import RideSpec
 
 #: One row in this many lacks its time, as rows of raw files do.

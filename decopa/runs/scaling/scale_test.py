@@ -19,9 +19,9 @@ from decopa.errors import DeployError
 from decopa.planning.plan import Plan
 from decopa.planning.price import plan_units
 from decopa.query.query import Query
-from decopa.runs.flows import plan_flows
 from decopa.runs.model_check import check_loads, predicted_busy_s, predicted_rate
-from decopa.runs.planning import choose_plan, per_part
+from decopa.runs.preparation.planning import choose_plan, per_part
+from decopa.runs.runtimes.flows import plan_flows
 from decopa.runs.scaling.scale_points import Point, PointKey
 from decopa.runs.spec import Planning
 from shuffler.exchange.outbox import FlushPolicy

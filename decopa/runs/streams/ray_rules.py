@@ -20,7 +20,7 @@ from cluster.feeding import BLOCK_ROWS, FeedBlock, TraceBlocks
 from cluster.ray_session import ray_session
 from cluster.session import Session
 from decopa.planning.plan import Plan, QueryPlan
-from decopa.runs.prepare import Prepared
+from decopa.runs.preparation.prepare import Prepared
 from shuffler.routing.table import END_OF_STREAM, NOTHING_YET
 from shuffler.routing.topology import Topology
 

@@ -28,7 +28,7 @@ from decopa.planning.workload.search import V4, LocalSearch
 from decopa.query.conditions.predicate import Compare, Literal
 from decopa.query.pattern import And
 from decopa.query.query import Query
-from decopa.runs.planning import choose_plan
+from decopa.runs.preparation.planning import choose_plan
 from decopa.runs.spec import Planning
 from decopa.traces.rule_sets import families, independent
 

@@ -15,8 +15,8 @@ from decopa.planning.predict import predict
 from decopa.query.binding import bind
 from decopa.query.schema import Schema
 from decopa.runs.model_check import predicted_busy_s
-from decopa.runs.planning import per_part
-from decopa.runs.prepare import Prepared
+from decopa.runs.preparation.planning import per_part
+from decopa.runs.preparation.prepare import Prepared
 from shuffler.routing.topology import Topology
 
 

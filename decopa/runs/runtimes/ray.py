@@ -10,13 +10,13 @@ from cluster.change.ray_run import ChangingRayRuntime
 from cluster.deploy.placement import places_needed
 from cluster.feeding import BLOCK_ROWS, rows_per_block
 from cluster.ray_runtime import RayRuntime
-from decopa.runs.adapting import adapting_changes, places_to_adapt
 from decopa.runs.delivery import NO_MATCHES, Found
-from decopa.runs.early_ray import EarlyRay
-from decopa.runs.flows import with_flows
 from decopa.runs.guard import Guard
-from decopa.runs.prepare import Prepared
+from decopa.runs.preparation.prepare import Prepared
 from decopa.runs.result import RunResult
+from decopa.runs.runtimes.adapting import adapting_changes, places_to_adapt
+from decopa.runs.runtimes.early_ray import EarlyRay
+from decopa.runs.runtimes.flows import with_flows
 from decopa.runs.watch import Watch
 
 

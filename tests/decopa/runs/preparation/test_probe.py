@@ -11,7 +11,7 @@ from decopa.api import run_detailed
 from decopa.language.text.parser import parse
 from decopa.planning.plan import Plan
 from decopa.planning.strategies.left_deep import left_deep
-from decopa.runs.probe import choose_by_probing, probe
+from decopa.runs.preparation.probe import choose_by_probing, probe
 from decopa.runs.spec import Planning
 from shuffler.source.trace import open_trace
 

@@ -27,9 +27,16 @@ from decopa.query.pattern import leaves
 from decopa.query.query import Query
 from decopa.runs.folder import check_folder
 from decopa.runs.guard import Guard
-from decopa.runs.measure import measure_each
-from decopa.runs.opening import OpenedEvents, is_spark_frame, open_events
-from decopa.runs.planning import LEFT_DEEP, PlanChoice, check_measurable, choose_plan, needs_statistics, per_part
+from decopa.runs.preparation.measure import measure_each
+from decopa.runs.preparation.opening import OpenedEvents, is_spark_frame, open_events
+from decopa.runs.preparation.planning import (
+    LEFT_DEEP,
+    PlanChoice,
+    check_measurable,
+    choose_plan,
+    needs_statistics,
+    per_part,
+)
 from decopa.runs.result import MOST_COLUMNS
 from decopa.runs.spec import Planning, RunSpec
 from decopa.runs.support import Way, asks_for_ray, check_supported, way_of
@@ -134,7 +141,7 @@ def _probed(spec: RunSpec, chosen: PlanChoice, opened: OpenedEvents, phase: Phas
     """The candidate that measures best on the beginning of a stored trace, if that was asked for."""
     if not spec.planning.probe_s or not chosen.candidates or opened.live or opened.loaded is not None:
         return chosen
-    from decopa.runs.probe import choose_by_probing
+    from decopa.runs.preparation.probe import choose_by_probing
 
     phase("trying candidate plans")
     plan, line = choose_by_probing(chosen.candidates, opened.source, spec.limits, spec.planning.probe_s)

@@ -11,7 +11,7 @@ import decopa
 from decopa.choices import STRATEGIES
 from decopa.errors import DeployError, QueryError, StatisticsError
 from decopa.language.text.parser import parse_workload
-from decopa.runs.prepare import prepare, with_defaults
+from decopa.runs.preparation.prepare import prepare, with_defaults
 from decopa.runs.spec import Planning, RunSpec, TraceOptions
 from decopa.runs.support import Way
 from decopa.traces.synthetic import SyntheticSpec

@@ -22,13 +22,13 @@ from decopa.choices import DEFAULT_TIME_UNITS
 from decopa.errors import CheckpointError
 from decopa.planning.plan import Plan
 from decopa.query.query import Query
-from decopa.runs.adapting import adapting_changes, places_to_adapt
-from decopa.runs.early_ray import EarlyRay
 from decopa.runs.execute import completed
-from decopa.runs.flows import with_flows
-from decopa.runs.planning import spread_plan
-from decopa.runs.prepare import Prepared, prepare
+from decopa.runs.preparation.planning import spread_plan
+from decopa.runs.preparation.prepare import Prepared, prepare
 from decopa.runs.result import RunResult, result_table
+from decopa.runs.runtimes.adapting import adapting_changes, places_to_adapt
+from decopa.runs.runtimes.early_ray import EarlyRay
+from decopa.runs.runtimes.flows import with_flows
 from decopa.runs.spec import Output, RunSpec, TraceOptions
 from decopa.runs.spec_file import read_run, to_document
 from decopa.runs.watch import Watch

@@ -9,11 +9,11 @@ from dataclasses import replace
 from actors.sinks.outlet import OutletSpec
 from cluster.change.runtime import AdaptingRuntime
 from cluster.local import LocalRuntime
-from decopa.runs.adapting import adapting_runtime
 from decopa.runs.delivery import NO_MATCHES, Found
 from decopa.runs.guard import Guard
-from decopa.runs.prepare import Prepared
+from decopa.runs.preparation.prepare import Prepared
 from decopa.runs.result import RunResult
+from decopa.runs.runtimes.adapting import adapting_runtime
 from decopa.runs.watch import Watch
 
 

@@ -20,8 +20,8 @@ from decopa.planning.change.options import Adapt
 from decopa.planning.change.pricing import Pricing
 from decopa.planning.history import history_us, uncertain_windows
 from decopa.planning.plan import Plan
-from decopa.runs.planning import DEFAULT_STRATEGY
-from decopa.runs.prepare import Prepared
+from decopa.runs.preparation.planning import DEFAULT_STRATEGY
+from decopa.runs.preparation.prepare import Prepared
 from decopa.runs.support import Way
 
 if TYPE_CHECKING:
