@@ -19,8 +19,8 @@ from decopa.commands.arguments.options import (
     add_trace_arguments,
 )
 from decopa.commands.arguments.source import add_source_arguments, is_live
-from decopa.commands.good_queries import queries_of
-from decopa.commands.resume import run_durably
+from decopa.commands.running.good_queries import queries_of
+from decopa.commands.running.resume import run_durably
 from decopa.commands.terminal import Progress, progress_line, tell, width
 
 if TYPE_CHECKING:
@@ -90,11 +90,11 @@ def run_command(args: argparse.Namespace) -> int:
         _show_placement(args, spec, queries)
         return 0
     if args.rules is not None:
-        from decopa.commands.rules import run_with_rules
+        from decopa.commands.running.rules import run_with_rules
 
         return run_with_rules(args, spec, queries)
     if is_live(args) and spec.checkpoints is None and not args.spark:
-        from decopa.commands.live import run_live
+        from decopa.commands.running.live import run_live
 
         return run_live(args, spec, queries)
     recorder = _recorder(args)
@@ -118,7 +118,7 @@ def run_command(args: argparse.Namespace) -> int:
 
 
 def _show_placement(args: argparse.Namespace, spec: RunSpec, queries: Sequence[Query]) -> None:
-    from decopa.commands.dry_run import show_placement
+    from decopa.commands.running.dry_run import show_placement
     from decopa.runs.preparation.prepare import prepare
 
     progress = progress_line(quiet=args.quiet)

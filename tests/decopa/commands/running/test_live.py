@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 QUERY = "PATTERN SEQ(A a, B b) WITHIN 10 us"
 Process = subprocess.Popen[str]
 

@@ -14,7 +14,7 @@ from decopa.choices import RULE_SIGHTS
 from decopa.commands.arguments.inputs import read_queries
 from decopa.commands.arguments.options import Subparsers, add_query_argument
 from decopa.commands.arguments.types import positive
-from decopa.commands.live import Signals
+from decopa.commands.running.live import Signals
 from decopa.commands.terminal import progress_line, tell
 from decopa.errors import DecoPaError
 
