@@ -18,11 +18,11 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_matrix
 
-from decopa.planning.workload.instance_problem import InstanceProblem, avoidable_cost, exhaustive_trees
-from decopa.planning.workload.mcep import TypePattern
-from decopa.planning.workload.multitree import TreeProblem
-from decopa.planning.workload.response import Budget, best_responses
-from decopa.planning.workload.search import LocalSearch
+from decopa.planning.workload.trees.instance_problem import InstanceProblem, avoidable_cost, exhaustive_trees
+from decopa.planning.workload.trees.mcep import TypePattern
+from decopa.planning.workload.trees.multitree import TreeProblem
+from decopa.planning.workload.trees.response import Budget, best_responses
+from decopa.planning.workload.trees.search import LocalSearch
 from decopa.query.pattern import Seq
 from decopa.traces.rule_sets import RuleSet, families, independent
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
-from decopa.planning.workload.multitree import Chosen, Key, MultiTree, Node, TreeProblem
+from decopa.planning.workload.trees.multitree import Chosen, Key, MultiTree, Node, TreeProblem
 
 #: A cost must fall by this share to count as better: sums in another order differ in their last digits.
 _BETTER = 1e-9

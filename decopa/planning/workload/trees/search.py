@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 
-from decopa.planning.workload.multitree import MultiTree, TreeProblem
-from decopa.planning.workload.response import Budget, Responder
+from decopa.planning.workload.trees.multitree import MultiTree, TreeProblem
+from decopa.planning.workload.trees.response import Budget, Responder
 
 #: Appendix B: how fast the threshold falls, neighbours that it begins with, and those of a step of tabu search.
 COOLING, FIRST_NEIGHBOURS = 0.99, 1_000

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 from costmodel.papers.instances import Pair, instances
-from decopa.planning.workload.mcep import TypePattern
-from decopa.planning.workload.multitree import MultiTree, TreeProblem
-from decopa.planning.workload.problem import QueryProblem
+from decopa.planning.workload.trees.mcep import TypePattern
+from decopa.planning.workload.trees.multitree import MultiTree, TreeProblem
+from decopa.planning.workload.trees.problem import QueryProblem
 
 
 class InstanceProblem:
