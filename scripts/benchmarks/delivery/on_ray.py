@@ -40,9 +40,9 @@ from decopa.planning.plan import Plan
 from decopa.runs.folder import published, publishing
 from decopa.runs.spec import Planning
 from scripts.benchmarks.delivery.cases import CASES, workload_of
-from scripts.benchmarks.duckdb_peer import DuckDBPeer, match_query
-from scripts.benchmarks.ours import UNLIMITED, plan_for
-from scripts.benchmarks.workload import Workload
+from scripts.benchmarks.single_core.duckdb_peer import DuckDBPeer, match_query
+from scripts.benchmarks.single_core.ours import UNLIMITED, plan_for
+from scripts.benchmarks.single_core.workload import Workload
 from shuffler.source.trace import open_trace
 
 

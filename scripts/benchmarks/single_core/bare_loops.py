@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from scripts.benchmarks.type_streams import Events, count_before, group_by_key, split_by_type
-from scripts.benchmarks.workload import CLOSENESS, Family, Workload
+from scripts.benchmarks.single_core.type_streams import Events, count_before, group_by_key, split_by_type
+from scripts.benchmarks.single_core.workload import CLOSENESS, Family, Workload
 
 CHUNK_ROWS = 1 << 20
 IDS_PER_SUBSET = 8  # room for Kleene ids per match of a chunk

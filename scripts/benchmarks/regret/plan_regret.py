@@ -13,9 +13,9 @@ import sys
 import time
 from pathlib import Path
 
-from scripts.benchmarks.regret_cases import all_cases, paper_cases
-from scripts.benchmarks.regret_report import load_results, one_line, report, save_results
-from scripts.benchmarks.regret_runs import STRATEGIES, Bench, measure_case
+from scripts.benchmarks.regret.regret_cases import all_cases, paper_cases
+from scripts.benchmarks.regret.regret_report import load_results, one_line, report, save_results
+from scripts.benchmarks.regret.regret_runs import STRATEGIES, Bench, measure_case
 
 
 def main() -> int:

@@ -5,10 +5,10 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
-from scripts.benchmarks import bare_loops
-from scripts.benchmarks.duckdb_peer import DuckDBPeer, DuckDBResult
-from scripts.benchmarks.ours import OursResult, run_ours
-from scripts.benchmarks.workload import Family, Workload
+from scripts.benchmarks.single_core import bare_loops
+from scripts.benchmarks.single_core.duckdb_peer import DuckDBPeer, DuckDBResult
+from scripts.benchmarks.single_core.ours import OursResult, run_ours
+from scripts.benchmarks.single_core.workload import Family, Workload
 
 WARM_UP_EVENTS = 5_000
 LEAST_MEASURED_SECONDS = 1.5  # short runs repeat until they add up to this, or a cold cache would decide a ratio

@@ -24,7 +24,7 @@ from decopa.report.table import markdown_table
 from decopa.runs.preparation.measure import measure
 from decopa.runs.scaling.scale_points import Point, PointKey
 from decopa.runs.scaling.scale_test import ScaleSettings, ScaleTest
-from scripts.benchmarks.model_cases import AB, BC, Case, open_case
+from scripts.benchmarks.model.model_cases import AB, BC, Case, open_case
 from scripts.benchmarks.peers.machine import cpu_name
 
 _AB, _BC = AB.predicate("a", "b"), BC.predicate("b", "c")

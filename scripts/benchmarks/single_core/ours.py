@@ -13,7 +13,7 @@ from cluster.local import LocalRuntime
 from decopa.choices import Order
 from decopa.planning.plan import Plan
 from decopa.planning.strategies.left_deep import left_deep
-from scripts.benchmarks.workload import Workload
+from scripts.benchmarks.single_core.workload import Workload
 from shuffler.source.trace import open_trace
 
 UNLIMITED = Limits(max_matches=10**9, max_state_bytes=2**40)

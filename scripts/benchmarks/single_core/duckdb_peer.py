@@ -14,7 +14,7 @@ from pathlib import Path
 
 import duckdb
 
-from scripts.benchmarks.workload import CLOSENESS, Family, Workload
+from scripts.benchmarks.single_core.workload import CLOSENESS, Family, Workload
 
 LATER_BUCKETS = "(0), (1)"
 LATER_HALF_BUCKETS = "(0), (1), (2)"

@@ -3,9 +3,9 @@
 import itertools
 from unittest import mock
 
-from scripts.benchmarks import bare_loops, ours
-from scripts.benchmarks.duckdb_peer import DuckDBPeer
-from scripts.benchmarks.workload import CLOSENESS, PATTERNS, Family, Workload, make_events, with_window
+from scripts.benchmarks.single_core import bare_loops, ours
+from scripts.benchmarks.single_core.duckdb_peer import DuckDBPeer
+from scripts.benchmarks.single_core.workload import CLOSENESS, PATTERNS, Family, Workload, make_events, with_window
 
 Event = dict[str, float]
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from decopa.report.table import text_table
-from scripts.benchmarks.measurement import Measurement
+from scripts.benchmarks.single_core.measurement import Measurement
 
 MISSING = "-"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripts.benchmarks.next_engine import contenders_for, trace
+from scripts.benchmarks.single_core.next_engine import contenders_for, trace
 
 
 def test_contenders_with_one_task_find_the_same_number_of_matches() -> None:

@@ -9,9 +9,9 @@ import pyarrow as pa
 from costmodel.sampling.estimate import estimate_statistics
 from decopa.language.text.parser import parse
 from decopa.planning.validate import check_structure
-from scripts.benchmarks.regret_cases import all_cases, made_cases, made_stream, paper_cases
-from scripts.benchmarks.regret_report import load_results, report, save_results
-from scripts.benchmarks.regret_runs import CaseResult, Measured, random_plans, shape_of
+from scripts.benchmarks.regret.regret_cases import all_cases, made_cases, made_stream, paper_cases
+from scripts.benchmarks.regret.regret_report import load_results, report, save_results
+from scripts.benchmarks.regret.regret_runs import CaseResult, Measured, random_plans, shape_of
 from tests.support.columns import columns_of
 
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from scripts.benchmarks.regret_cases import all_cases, paper_cases
-from scripts.benchmarks.regret_runs import STRATEGIES, CaseResult, Measured
+from scripts.benchmarks.regret.regret_cases import all_cases, paper_cases
+from scripts.benchmarks.regret.regret_runs import STRATEGIES, CaseResult, Measured
 
 GOALS = {"median": 1.1, "worst": 1.5}
 AGAINST_LEFT_DEEP = 1.5

@@ -26,8 +26,8 @@ from cluster.local import LocalRuntime
 from decopa.choices import Order
 from decopa.planning.plan import Plan
 from decopa.planning.strategies.left_deep import left_deep
-from scripts.benchmarks.engine import pin_to_one_core
-from scripts.benchmarks.ours import UNLIMITED
+from scripts.benchmarks.single_core.engine import pin_to_one_core
+from scripts.benchmarks.single_core.ours import UNLIMITED
 from shuffler.source.trace import open_trace
 
 KEYS = 100

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from scripts.benchmarks import bare_loops
-from scripts.benchmarks.measurement import Measurement, measure
-from scripts.benchmarks.report import print_bare_details, print_peers, print_scaling
-from scripts.benchmarks.self_check import self_check
-from scripts.benchmarks.workload import CATALOGUE, build_scaling_workloads, build_workload
+from scripts.benchmarks.single_core import bare_loops
+from scripts.benchmarks.single_core.measurement import Measurement, measure
+from scripts.benchmarks.single_core.report import print_bare_details, print_peers, print_scaling
+from scripts.benchmarks.single_core.self_check import self_check
+from scripts.benchmarks.single_core.workload import CATALOGUE, build_scaling_workloads, build_workload
 
 
 def pin_to_one_core() -> int:

@@ -25,7 +25,7 @@ from decopa.query.query import Query
 from decopa.runs.guard import Guard
 from decopa.runs.preparation.measure import measure
 from decopa.runs.spec import DEFAULT_CAPACITY
-from scripts.benchmarks.regret_cases import RegretCase
+from scripts.benchmarks.regret.regret_cases import RegretCase
 from shuffler.rows.events import TraceColumns
 from shuffler.source.trace import TraceSource, open_trace
 

@@ -28,7 +28,7 @@ from decopa.runs.model_check import LoadCheck, check_loads, median_error
 from decopa.runs.preparation.measure import measure
 from decopa.runs.scaling.scale_points import Point, PointKey, PointStore
 from decopa.runs.scaling.scale_test import ScaleSettings, ScaleTest
-from scripts.benchmarks.model_cases import Case, all_cases, open_case
+from scripts.benchmarks.model.model_cases import Case, all_cases, open_case
 from shuffler.source.trace import TraceSource
 
 #: Comparisons that an operator makes at least to be judged: fewer are chance.
