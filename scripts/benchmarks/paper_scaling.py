@@ -20,7 +20,7 @@ from decopa.runs.preparation.measure import measure
 from decopa.runs.scaling.scale_points import Point, PointStore, gain, gain_over, measure_points, point_keys
 from decopa.runs.scaling.scale_test import ScaleSettings, ScaleTest
 from scripts.benchmarks.paper_traces import PaperCase, paper_case
-from scripts.experiments.published import load, paper_queries
+from scripts.experiments.as_published.published import load, paper_queries
 from shuffler.source.trace import open_trace
 
 STRATEGIES = ("decopa", "hybrid", "centralized")

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from costmodel.formulas import ENGINE
+from scripts.experiments.as_published.published import PaperQuery, load, paper_queries
 from scripts.experiments.context import markdown_table
 from scripts.experiments.model import Case
-from scripts.experiments.published import PaperQuery, load, paper_queries
 
 UNITS = 20
 #: Selectivities, the same for every pair, and factors on the rate of the most frequent type, that are tried.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from decopa.choices import Reading
 from decopa.planning.validate import violations
+from scripts.experiments.as_published.published import PublishedPlan, load, published_plans
 from scripts.experiments.context import Context, Section, markdown_table
-from scripts.experiments.published import PublishedPlan, load, published_plans
 
 NAME = "authors"
 _ROUNDING = 1e-6

@@ -9,7 +9,7 @@ import pytest
 from decopa.choices import Reading
 from decopa.planning.roles import Rule
 from decopa.planning.validate import violations
-from scripts.experiments.published import PublishedPlan, load, paper_queries, published_plans
+from scripts.experiments.as_published.published import PublishedPlan, load, paper_queries, published_plans
 
 
 @pytest.fixture(scope="module")

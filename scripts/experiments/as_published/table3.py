@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from decopa.choices import Reading
+from scripts.experiments.as_published.published import PaperQuery, load, paper_queries
 from scripts.experiments.context import Context, Section, markdown_table
-from scripts.experiments.published import PaperQuery, load, paper_queries
 
 NAME = "table3"
 UNITS = (5, 10, 15, 20)
