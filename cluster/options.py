@@ -17,8 +17,8 @@ DEFAULT_WINDOW = 4
 
 @dataclass(frozen=True)
 class Placement:
-    """`strategy` is Ray's, or EDGES, which needs `flows`: bytes between processes, see `cluster.edges`. `pins` puts
-    processes, by name or by the operator in it, on nodes, by address. EDGES also goes by `loads`, the seconds that
+    """`strategy` is Ray's, or EDGES, which needs `flows`: bytes between processes, see `cluster.deploy.edges`. `pins`
+    puts processes, by name or by the operator in it, on nodes, by address. EDGES also goes by `loads`, the seconds that
     processes are busy, and `speeds`, how fast nodes are, by address, as far as they are known."""
 
     strategy: str = PLACEMENTS[0]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from actors.group import Limits
-from cluster.deployment import Deployment
+from cluster.deploy.deployment import Deployment
 from cluster.feeding import TraceBlocks
 from cluster.live import NewMatches
 from cluster.options import RayOptions

@@ -10,11 +10,11 @@ from actors.latency import LatencySummary
 from actors.ray_unit import UnitStatus
 from actors.reports import OperatorReport, UnitReport, operator_report
 from actors.sinks.outlet import Outcome, OutletSpec
-from cluster.deployment import Deployment
+from cluster.deploy.deployment import Deployment
+from cluster.deploy.recorder import Recorder
 from cluster.feeding import BlockSource
 from cluster.local import Watching
 from cluster.options import RayOptions
-from cluster.recorder import Recorder
 from cluster.session import Progress, Session
 from decopa.planning.plan import Plan
 from decopa.planning.validate import check_structure

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from actors.sinks.outlet import Outcome, joined
-from cluster.deployment import Deployment
+from cluster.deploy.deployment import Deployment
 from cluster.feeding import BlockSource, FeedBlock
 from shuffler.exchange.node import ReplayStart
 from shuffler.exchange.wall_clock import ClockOffset, ClockReading, clock_offset, machine_time_s

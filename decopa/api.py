@@ -27,9 +27,9 @@ from decopa.planning.plan import Plan
 from decopa.query.query import Query
 from decopa.runs.execute import run_spec
 from decopa.runs.folder import MatchFolder
-from decopa.runs.measure import measure
-from decopa.runs.opening import open_events
-from decopa.runs.planning import DEFAULT_STRATEGY, choose_plan, left_deep_plan
+from decopa.runs.preparation.measure import measure
+from decopa.runs.preparation.opening import open_events
+from decopa.runs.preparation.planning import DEFAULT_STRATEGY, choose_plan, left_deep_plan
 from decopa.runs.result import RunResult
 from decopa.runs.scaling.calibration import calibrated, largest_branch, made_up_events
 from decopa.runs.spec import DEFAULT_CAPACITY, Output, Planning, RunSpec, TraceOptions
@@ -127,7 +127,7 @@ def session(*, address: str | None = None, places: int = 64) -> Iterator[str | N
     units and shufflers that fit on a Ray that is started here, all runs at a time together. The processes of a run stay
     until the next one, which takes them over if it has the same: a query by the same name with as many units.
     """
-    from cluster.kept_actors import keeping_actors
+    from cluster.deploy.kept_actors import keeping_actors
     from cluster.ray_session import ray_session
 
     with ray_session(address=address, cpus=places) as dashboard, keeping_actors():
@@ -156,7 +156,7 @@ def run_with_checkpoints(
     Parts appear with checkpoints: readers see each match once, whatever dies in between. If the folder of checkpoints
     holds one of this run already, the run continues from there. With `adapt` the plan follows the stream.
     """
-    from decopa.runs.checkpointed import run_checkpointed
+    from decopa.runs.runtimes.checkpointed import run_checkpointed
 
     spec = replace(
         _spec(units, strategy, "ray", planning, replace(trace, path=str(events)), limits, ray),
@@ -181,7 +181,7 @@ def resume(
     deals its state out among another number of units. `source` changes how a stream is read from now on: other
     servers, an end, gaps that may be skipped.
     """
-    from decopa.runs.checkpointed import resume_checkpointed
+    from decopa.runs.runtimes.checkpointed import resume_checkpointed
 
     return resume_checkpointed(location, units=units, address=address, source=source, watch=watch).outcome
 

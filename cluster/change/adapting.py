@@ -18,7 +18,7 @@ from actors.latency import LatencyHistogram
 from cluster.change.deployed import Cutting, PlanChanges
 from cluster.change.loop import Adaptable, AdaptLoop, InBackground
 from cluster.change.successor import FedBlock
-from cluster.deployment import Deployment
+from cluster.deploy.deployment import Deployment
 from cluster.readings import deployed_reading
 from cluster.session import Session
 from costmodel.drift.readings import Reading

@@ -26,7 +26,7 @@ from cluster.change.history import DEFAULT_MAX_BYTES, BlockRing, HistoryGone
 from cluster.change.outcome import ChangeAbandoned, Switched
 from cluster.change.successor import FedBlock, Successor
 from cluster.checkpoint.coordinator import Side
-from cluster.deployment import Deployment
+from cluster.deploy.deployment import Deployment
 from cluster.feeding import FeedBlock
 from cluster.ray_runtime import operator_reports
 from cluster.session import Session, StreamPlace

@@ -12,7 +12,7 @@ import ray
 from cluster.change.cut import joined, matches_at_cut, released, reported
 from cluster.change.outcome import ChangeAbandoned
 from cluster.checkpoint.coordinator import Side
-from cluster.deployment import Deployment
+from cluster.deploy.deployment import Deployment
 from cluster.session import StreamPlace
 from decopa.planning.plan import Plan
 

@@ -15,7 +15,7 @@ from cluster.change.cut import held_from, reported
 from cluster.change.deployed import PlanChanges
 from cluster.change.driver_cut import DriverCut
 from cluster.checkpoint.recovery import failures_told_once
-from cluster.deployment import Deployment
+from cluster.deploy.deployment import Deployment
 from cluster.live import NewMatches
 from cluster.options import RayOptions
 from cluster.ray_live import PATIENCE_S, RayLive

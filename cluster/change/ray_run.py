@@ -13,12 +13,12 @@ from cluster.change.cut import reported
 from cluster.change.deployed import PlanChanges
 from cluster.change.driver_cut import DriverCut
 from cluster.checkpoint.recovery import failures_told_once
-from cluster.deployment import Deployment
+from cluster.deploy.deployment import Deployment
+from cluster.deploy.recorder import Recorder
 from cluster.feeding import BlockSource
 from cluster.local import Watching
 from cluster.options import RayOptions
 from cluster.ray_runtime import RayRun, look_at, run_report
-from cluster.recorder import Recorder
 from cluster.session import Progress, Session
 from decopa.planning.plan import Plan
 from decopa.planning.validate import check_structure

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from cluster.checkpoint.coordinator import Side
-from cluster.deployment import Deployment
-from cluster.draining import DrainWatch
+from cluster.deploy.deployment import Deployment
+from cluster.deploy.draining import DrainWatch
 from cluster.feeding import FeedBlock
 from cluster.session import Session, StreamPlace
 from shuffler.source.pacing import Replay

@@ -28,7 +28,7 @@ import ray
 from actors.state.codec import ShufflerState, encode_shuffler
 from cluster.checkpoint.output import MatchOutput
 from cluster.checkpoint.store import CheckpointStore, Manifest, NotWritten, StoredState
-from cluster.deployment import Deployment
+from cluster.deploy.deployment import Deployment
 from cluster.session import StreamPlace
 from decopa.errors import CheckpointError, DeployError, OutputError
 from decopa.planning.history import uncertain_windows

@@ -23,11 +23,11 @@ from actors.state.migrate import check_rescalable, rescale, rescale_feeders
 from cluster.checkpoint.coordinator import SOURCE, Coordinator, Merge, NodeLeaving, Published, Side
 from cluster.checkpoint.output import MatchOutput
 from cluster.checkpoint.store import CheckpointStore, Manifest
-from cluster.deployment import ActorLost, Deployment, Restored
-from cluster.draining import DrainWatch
+from cluster.deploy.deployment import ActorLost, Deployment, Restored
+from cluster.deploy.draining import DrainWatch
+from cluster.deploy.placement import NoRoom, without_lost_pins
 from cluster.feeding import BlockSource
 from cluster.options import Checkpoints, RayOptions
-from cluster.placement import NoRoom, without_lost_pins
 from cluster.ray_runtime import RayRun, run_report
 from cluster.session import Progress, Recording, Session
 from decopa.errors import CheckpointError, DeployError

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from cluster.deploy.refusals import REMEDY, is_final
 from cluster.launch.checks import machines_of
 from cluster.launch.cluster_file import ClusterFile
 from cluster.launch.head import Node, dashboard, head_machine, nodes
 from cluster.launch.remote import Answer, Machine, on_all
-from cluster.refusals import REMEDY, is_final
 from decopa.errors import DeployError
 
 _POLL_S = 1.0

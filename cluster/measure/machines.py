@@ -13,7 +13,7 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from cluster.placement import alive_nodes
+from cluster.deploy.placement import alive_nodes
 
 _NETWORK = Path("/proc/net/dev")
 _OWN_GROUPS = Path("/proc/self/cgroup")

@@ -21,11 +21,11 @@ from ray.exceptions import RayError
 from actors.group import Limits
 from actors.latency import LatencyHistogram, LatencySummary
 from actors.ray_unit import UnitStatus
-from cluster.deployment import Deployment, receivers_first
+from cluster.deploy.deployment import Deployment, receivers_first
+from cluster.deploy.placement import own_address
 from cluster.feeding import FeedBlock, pack_block
 from cluster.measure.machines import MachineLoad, MachineMeters, loads_between
 from cluster.options import RayOptions
-from cluster.placement import own_address
 from cluster.session import Session
 from costmodel.sustainable import delay_growth
 from decopa.errors import TraceError

@@ -85,7 +85,7 @@ def measure_on_spark(
     samples: int = DEFAULT_SAMPLES,
     nan_as_null: bool = False,
 ) -> list[Estimate]:
-    """Rates, selectivities and how rates vary, for each query; like `decopa.runs.measure`, for a trace of any size.
+    """Rates, selectivities and how rates vary, for each query; like `decopa.runs.preparation.measure`, for any size.
 
     Rates are counted over the whole trace. Selectivities come from about `samples` events in slices of the trace, with
     standard errors that allow for bursts; if the whole trace has fewer, they are as exact as `measure` makes them.

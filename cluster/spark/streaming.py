@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from actors.group import Limits
 from actors.sinks.outlet import check_rows_only
-from cluster.deployment import Deployment
+from cluster.deploy.deployment import Deployment
 from cluster.options import RayOptions
 from cluster.session import Session
 from cluster.spark.feeding import SparkBlocks

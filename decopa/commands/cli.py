@@ -13,23 +13,10 @@ import sys
 from collections.abc import Sequence
 
 from decopa import __version__
-from decopa.commands import (
-    calibrate,
-    cluster,
-    explain,
-    network,
-    plan,
-    resume,
-    rules,
-    run,
-    scale,
-    stats,
-    submit,
-    traces,
-    why,
-)
+from decopa.commands import calibrate, cluster, explain, network, plan, scale, stats, submit, traces, why
 from decopa.commands.arguments.inputs import located
 from decopa.commands.arguments.options import Parser
+from decopa.commands.running import resume, rules, run
 from decopa.errors import DecoPaError, QueryError
 
 _EXIT_BAD_INPUT, _EXIT_INTERRUPTED, _EXIT_BROKEN_PIPE = 2, 130, 141

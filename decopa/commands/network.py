@@ -373,7 +373,7 @@ def network_on_spark(args: argparse.Namespace, queries: Sequence[Query]) -> tupl
     from cluster.spark.stats import measure_on_spark
     from cluster.spark.traces import clean
     from costmodel.networks.network_file import MeasuredNetwork
-    from decopa.runs.opening import spark_frame
+    from decopa.runs.preparation.opening import spark_frame
     from decopa.runs.spec import RunSpec
 
     spec = RunSpec(trace=trace_options(args))

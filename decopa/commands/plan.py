@@ -39,7 +39,7 @@ def plan_command(args: argparse.Namespace) -> None:
     if args.out is not None:
         check_writable(args.out, args.overwrite, suffixes=())
     from decopa.report.explain import explain
-    from decopa.runs.planning import choose_plan, per_part
+    from decopa.runs.preparation.planning import choose_plan, per_part
 
     informed = args.stats is not None or args.trace is not None
     notices: tuple[str, ...] = ()

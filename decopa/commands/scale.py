@@ -107,7 +107,7 @@ def _measured(args: argparse.Namespace, queries: Sequence[Query], strategies: Se
     import tempfile
 
     from cluster.ray_session import ray_session
-    from decopa.runs.measure import measure
+    from decopa.runs.preparation.measure import measure
     from decopa.runs.scaling.scale_points import PointStore, measure_points, point_keys
     from decopa.runs.scaling.scale_test import ScaleSettings, ScaleTest
 

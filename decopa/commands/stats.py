@@ -83,7 +83,7 @@ def statistics_on_spark(args: argparse.Namespace, queries: Sequence[Query]) -> t
     from cluster.options import RayOptions
     from cluster.spark.stats import measure_on_spark
     from cluster.spark.traces import clean
-    from decopa.runs.opening import spark_frame
+    from decopa.runs.preparation.opening import spark_frame
     from decopa.runs.spec import RunSpec
 
     spec = RunSpec(trace=trace_options(args), ray=RayOptions(address=args.address))

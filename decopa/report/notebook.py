@@ -11,7 +11,7 @@ from decopa.report.drawing import escape
 from decopa.report.explain import explain
 from decopa.report.plan_page import NamedPlan, plan_page
 from decopa.report.run_summary import figures, matches_text
-from decopa.runs.planning import per_part
+from decopa.runs.preparation.planning import per_part
 from decopa.runs.result import RunResult
 from decopa.runs.spec import DEFAULT_CAPACITY
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from actors.reports import OperatorReport
-from cluster.recorder import Sample
+from cluster.deploy.recorder import Sample
 from decopa.planning.predict import Total
 from decopa.planning.price import PricedPlan
 from decopa.report.chart import STYLE, Series, line_chart

@@ -9,7 +9,7 @@ from decopa.planning.price import price_plan
 from decopa.query.query import Query
 from decopa.report.run_summary import PartSummary, Sustainable, reports_of
 from decopa.runs.model_check import predicted_rate, predicted_shares
-from decopa.runs.planning import per_part
+from decopa.runs.preparation.planning import per_part
 from decopa.runs.result import RunResult
 from decopa.runs.spec import Planning
 

@@ -13,7 +13,7 @@ from actors.sinks.parts import FolderSpec
 from actors.sinks.summary import Groups
 from decopa.choices import Order
 from decopa.runs.folder import published, publishing
-from decopa.runs.prepare import Prepared
+from decopa.runs.preparation.prepare import Prepared
 from decopa.runs.result import RunResult, combined, query_tables
 from decopa.runs.spec import RunSpec
 

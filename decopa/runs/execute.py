@@ -12,12 +12,12 @@ from typing import Any
 from decopa.errors import DecoPaError
 from decopa.query.query import Query
 from decopa.runs.delivery import delivered
-from decopa.runs.early_ray import EarlyRay
 from decopa.runs.guard import Guard
-from decopa.runs.opening import spark_frame
-from decopa.runs.planning import per_part
-from decopa.runs.prepare import Prepared, nothing, prepare, with_defaults
+from decopa.runs.preparation.opening import spark_frame
+from decopa.runs.preparation.planning import per_part
+from decopa.runs.preparation.prepare import Prepared, nothing, prepare, with_defaults
 from decopa.runs.result import RunResult
+from decopa.runs.runtimes.early_ray import EarlyRay
 from decopa.runs.spec import RunSpec
 from decopa.runs.watch import Watch
 from decopa.runs.why.parts import Why
@@ -64,12 +64,12 @@ def execute(
         if interleaving is not None:
             raise DecoPaError("interleaving is drawn in the local runtime only")
         # Imported here because Ray takes a second, and a local run should not wait for it.
-        from decopa.runs.ray import run_on_ray
+        from decopa.runs.runtimes.ray import run_on_ray
 
         ray = early or EarlyRay(prepared.spec.ray.address)
         found = delivered(prepared, lambda outlet: run_on_ray(prepared, watch, guard, outlet, ray))
         return completed(found, prepared, guard.warnings)
-    from decopa.runs.local import run_here
+    from decopa.runs.runtimes.local import run_here
 
     found = delivered(prepared, lambda outlet: run_here(prepared, watch, guard, outlet, interleaving))
     return completed(found, prepared, guard.warnings)

@@ -1,7 +1,7 @@
 """RunSpec: everything that decides how a run goes, as one value.
 
 The command line, the Python functions, `resume`, streams and scaling tests differ only in how they fill it in. Nothing
-in it is derived: defaults that depend on the trace or on other fields are applied by `decopa.runs.prepare`.
+in it is derived: defaults that depend on the trace or on other fields are applied by `decopa.runs.preparation.prepare`.
 """
 
 from __future__ import annotations

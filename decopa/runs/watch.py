@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cluster.checkpoint.recovery import Recovery
-    from cluster.recorder import Recorder
+    from cluster.deploy.recorder import Recorder
 
 #: Called with the numbers of events and matches so far.
 Progress = Callable[[int, int], None]

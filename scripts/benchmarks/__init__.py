@@ -1,1 +1,1 @@
-"""Single-core benchmarks of the engine against a bare Numba loop and DuckDB."""
+"""Benchmarks: runtimes, live runs, changes, checkpoints, memory, sources; rooms for what takes several modules."""

@@ -16,11 +16,11 @@ from cluster.ray_session import ray_session
 from decopa.choices import Objective
 from decopa.report import table
 from decopa.report.scale_report import EMULATED, markdown_table, write_plots
-from decopa.runs.measure import measure
+from decopa.runs.preparation.measure import measure
 from decopa.runs.scaling.scale_points import Point, PointStore, gain, gain_over, measure_points, point_keys
 from decopa.runs.scaling.scale_test import ScaleSettings, ScaleTest
 from scripts.benchmarks.paper_traces import PaperCase, paper_case
-from scripts.experiments.published import load, paper_queries
+from scripts.experiments.as_published.published import load, paper_queries
 from shuffler.source.trace import open_trace
 
 STRATEGIES = ("decopa", "hybrid", "centralized")

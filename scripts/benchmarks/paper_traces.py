@@ -21,7 +21,7 @@ from costmodel.capacity import Capacity
 from decopa.language.text.parser import parse
 from decopa.query.query import Query
 from decopa.traces.synthetic import PairSelectivity
-from scripts.experiments.published import PaperQuery
+from scripts.experiments.as_published.published import PaperQuery
 
 WINDOW_US = 60_000_000
 

@@ -1,1 +1,1 @@
-"""The DecoPa paper's tables and figures, as far as a model can answer them, from one command."""
+"""Experiments of the papers: tables and figures, by a model where it answers them and by runs where it does not."""

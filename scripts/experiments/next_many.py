@@ -31,8 +31,8 @@ from decopa.planning.plan import Plan, PlanOperator, QueryPlan
 from decopa.planning.rewriter.trees import bracketings
 from decopa.planning.subquery import SubQuery
 from decopa.report.rewriting import work
-from scripts.benchmarks.engine import pin_to_one_core
-from scripts.benchmarks.ours import UNLIMITED
+from scripts.benchmarks.single_core.engine import pin_to_one_core
+from scripts.benchmarks.single_core.ours import UNLIMITED
 from scripts.experiments.next_curves import RATES, random_tree
 from shuffler.source.trace import open_trace
 

@@ -8,7 +8,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from scripts.experiments import authors, figures, optimum, planning_time, table3
+from scripts.experiments import figures, optimum, planning_time
+from scripts.experiments.as_published import authors, table3
 from scripts.experiments.context import Context
 from scripts.experiments.report import write_report
 

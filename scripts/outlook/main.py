@@ -23,9 +23,9 @@ from decopa.planning.predict import predict
 from decopa.query.binding import bind
 from decopa.query.query import Query
 from decopa.report.table import markdown_table
-from decopa.runs.measure import measure
 from decopa.runs.model_check import predicted_rate
-from decopa.runs.planning import per_part
+from decopa.runs.preparation.measure import measure
+from decopa.runs.preparation.planning import per_part
 from decopa.runs.scaling.scale_points import PointKey
 from decopa.runs.scaling.scale_test import ScaleSettings, ScaleTest
 from scripts.outlook.counting import outlook

@@ -13,14 +13,14 @@ import pyarrow as pa
 import pyarrow.csv
 
 import decopa
+from cluster.deploy.recorder import Recorder
 from cluster.ray_session import ray_session
-from cluster.recorder import Recorder
 from decopa.files import write_matches, write_text
 from decopa.language.text.parser import parse_workload
 from decopa.report.run_page import RunReport, report_page
 from decopa.report.run_parts import part_summaries
 from decopa.report.run_summary import load_tree, matches_text
-from decopa.runs.opening import SPARK_CPUS
+from decopa.runs.preparation.opening import SPARK_CPUS
 from decopa.traces.rides import RideSpec
 
 #: One row in this many lacks its time, as rows of raw files do.

@@ -22,7 +22,7 @@ from cluster.options import Checkpoints, RayOptions
 from decopa.api import as_workload
 from decopa.errors import DecoPaError
 from decopa.planning.plan import Plan
-from decopa.runs.checkpointed import resume_checkpointed, run_checkpointed
+from decopa.runs.runtimes.checkpointed import resume_checkpointed, run_checkpointed
 from decopa.runs.spec import Planning, RunSpec, TraceOptions
 from scripts.reliability.jobs import Job, plans_of
 from shuffler.source.pacing import Replay

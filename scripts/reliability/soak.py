@@ -28,7 +28,7 @@ import ray
 
 import decopa
 from actors.latency import LatencyHistogram, LatencySummary
-from scripts.benchmarks.ours import UNLIMITED
+from scripts.benchmarks.single_core.ours import UNLIMITED
 from scripts.reliability.chaos import start_cluster
 from scripts.reliability.jobs import Job, write_trace
 from scripts.reliability.stream_run import KINDS, ROLES, StreamRun

@@ -8,7 +8,7 @@ import ray
 
 import decopa
 from decopa.errors import QueryError
-from decopa.runs.early_ray import EarlyRay
+from decopa.runs.runtimes.early_ray import EarlyRay
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 

@@ -6,10 +6,10 @@ import pytest
 
 from actors.columnar.jit import interpreted
 from actors.group import Limits
+from cluster.deploy.placement import places_needed
 from cluster.feeding import TraceBlocks
 from cluster.local import LocalRuntime
 from cluster.options import RayOptions
-from cluster.placement import places_needed
 from cluster.ray_runtime import RayRuntime
 from costmodel.capacity import Capacity
 from decopa.planning.planner import plan_workload

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from decopa.language.text.parser import parse
-from decopa.runs.measure import measure
-from scripts.benchmarks.model_cases import all_cases, open_case
+from decopa.runs.preparation.measure import measure
+from scripts.benchmarks.model.model_cases import all_cases, open_case
 from scripts.benchmarks.paper_traces import WINDOW_US, paper_case
-from scripts.experiments.published import load, paper_queries
+from scripts.experiments.as_published.published import load, paper_queries
 from shuffler.source.trace import open_trace
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from costmodel.papers.instances import event_cost, leaves_of, nodes_of, order_instances, tree_instances, trees_over
-from decopa.planning.workload.instance_problem import InstanceProblem, exhaustive_trees
-from decopa.planning.workload.mcep import (
+from decopa.planning.workload.trees.instance_problem import InstanceProblem, exhaustive_trees
+from decopa.planning.workload.trees.mcep import (
     MultiPatternGraph,
     OrderPlanner,
     PrefixTree,
@@ -18,9 +18,9 @@ from decopa.planning.workload.mcep import (
     common_sub_patterns,
     maximal,
 )
-from decopa.planning.workload.multitree import MultiTree
-from decopa.planning.workload.response import Responder, best_responses
-from decopa.planning.workload.search import (
+from decopa.planning.workload.trees.multitree import MultiTree
+from decopa.planning.workload.trees.response import Responder, best_responses
+from decopa.planning.workload.trees.search import (
     COOLING,
     FIRST_NEIGHBOURS,
     TABU_LENGTH,

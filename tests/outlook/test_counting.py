@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.edges import flows_between
+from cluster.deploy.edges import flows_between
 from decopa.planning.predict import predict
 from decopa.query.binding import bind
 from decopa.query.schema import Column, Kind, Schema

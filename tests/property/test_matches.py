@@ -16,7 +16,7 @@ from decopa.planning.plan import Plan
 from decopa.planning.validate import check_structure, violations
 from decopa.query.query import Query
 from decopa.runs.execute import execute
-from decopa.runs.prepare import prepare
+from decopa.runs.preparation.prepare import prepare
 from decopa.runs.spec import Planning, RunSpec, TraceOptions
 from shuffler.rows.events import TraceColumns
 from tests.support.brute_force import brute_force, brute_force_by_window, canonical

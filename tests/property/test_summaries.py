@@ -19,7 +19,7 @@ from decopa.query.conditions.predicate import Attr
 from decopa.query.query import Query
 from decopa.query.summary import Aggregate, Summary
 from decopa.runs.execute import execute
-from decopa.runs.prepare import prepare
+from decopa.runs.preparation.prepare import prepare
 from decopa.runs.spec import Planning, RunSpec, TraceOptions
 from tests.property.test_matches import ATTRIBUTES
 from tests.support.engine import table_of

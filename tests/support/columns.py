@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from costmodel.sampling.events import EventColumns
-from decopa.runs.measure import event_columns
+from decopa.runs.preparation.measure import event_columns
 from shuffler.source.trace import TraceColumns, open_trace
 
 

@@ -21,7 +21,7 @@ from cluster.change.ray_run import ChangingRayRuntime
 from cluster.checkpoint.output import PublishedMatches
 from cluster.checkpoint.recovery import CheckpointedRun, CheckpointedRuntime
 from cluster.checkpoint.store import CheckpointStore
-from cluster.deployment import Deployment
+from cluster.deploy.deployment import Deployment
 from cluster.feeding import TraceBlocks
 from cluster.options import Checkpoints, RayOptions
 from cluster.session import Session

@@ -12,9 +12,9 @@ from ray.cluster_utils import Cluster
 
 import decopa
 from actors.columnar.jit import interpreted
+from cluster.deploy.placement import Places, alive_nodes, own_address, without_lost_pins
 from cluster.java import prepare_java
 from cluster.options import Placement
-from cluster.placement import Places, alive_nodes, own_address, without_lost_pins
 from decopa.api import make_plan
 from decopa.traces.synthetic import SyntheticSpec
 from shuffler.routing.topology import Topology

@@ -102,7 +102,7 @@ def planning(args: argparse.Namespace) -> Planning:
 
 def open_stored(args: argparse.Namespace) -> TraceSource:
     """The trace file that --trace names."""
-    from decopa.runs.opening import open_events
+    from decopa.runs.preparation.opening import open_events
 
     if args.trace == STANDARD_INPUT:
         raise StatisticsError("a live stream (--trace -) cannot be measured before it runs; name a file")
@@ -118,7 +118,7 @@ def statistics_of(args: argparse.Namespace, queries: Sequence[Query]) -> tuple[l
             f"strategy '{args.strategy}' needs to know rates and selectivities; give --stats FILE (see `decopa stats`) "
             "or --trace FILE to measure them"
         )
-    from decopa.runs.measure import measure
+    from decopa.runs.preparation.measure import measure
 
     found = measure(queries, open_stored(args), seed=getattr(args, "seed", 0))
     return [one.statistics for one in found], tuple(line for one in found for line in one.notices)

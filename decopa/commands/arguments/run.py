@@ -26,7 +26,7 @@ from decopa.commands.arguments.changes import adapt_of, check_changes, counts_on
 from decopa.commands.arguments.inputs import check_emulation, node_speeds_of, planning, trace_options
 from decopa.commands.arguments.source import STANDARD_INPUT, check_source, is_live
 from decopa.commands.arguments.types import count, duration, kinds, pin, positive, trace
-from decopa.commands.dry_run import add_dry_run_argument
+from decopa.commands.running.dry_run import add_dry_run_argument
 from decopa.errors import DecoPaError
 
 if TYPE_CHECKING:

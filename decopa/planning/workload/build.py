@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from decopa.planning.plan import Plan, PlanOperator, QueryPlan, View
 from decopa.planning.strategies.left_deep import joined_parts
 from decopa.planning.subquery import SubQuery
-from decopa.planning.workload.multitree import Key, MultiTree
-from decopa.planning.workload.problem import QueryProblem
+from decopa.planning.workload.trees.multitree import Key, MultiTree
+from decopa.planning.workload.trees.problem import QueryProblem
 from decopa.planning.workload.views import carried_attributes, needed_attributes
 from decopa.query.canonical import renamed_query, residue
 from decopa.query.conditions.predicate import Attr

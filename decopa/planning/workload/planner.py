@@ -18,16 +18,16 @@ from decopa.planning.plan import Plan, QueryPlan
 from decopa.planning.price import price_plan
 from decopa.planning.strategies.left_deep import left_deep
 from decopa.planning.workload.build import Viewing, plan_alone, plan_of
-from decopa.planning.workload.instance_problem import QueryInstances
-from decopa.planning.workload.multitree import MultiTree
 from decopa.planning.workload.next_prefixes import with_shared_beginnings
 from decopa.planning.workload.packing import packed
 from decopa.planning.workload.printed import UnorderedProblem, shared_as_printed
-from decopa.planning.workload.problem import MAX_SHARED_POSITIONS, QueryProblem
-from decopa.planning.workload.response import Budget, Responder, best_responses
-from decopa.planning.workload.search import LocalSearch
 from decopa.planning.workload.statistics import part_statistics
 from decopa.planning.workload.templates import Pricing, templates
+from decopa.planning.workload.trees.instance_problem import QueryInstances
+from decopa.planning.workload.trees.multitree import MultiTree
+from decopa.planning.workload.trees.problem import MAX_SHARED_POSITIONS, QueryProblem
+from decopa.planning.workload.trees.response import Budget, Responder, best_responses
+from decopa.planning.workload.trees.search import LocalSearch
 from decopa.query.canonical import shareable_aliases
 from decopa.query.query import Query
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from decopa.planning.workload.multitree import Chosen, MultiTree
-from decopa.planning.workload.problem import QueryProblem
-from decopa.planning.workload.response import Responder
+from decopa.planning.workload.trees.multitree import Chosen, MultiTree
+from decopa.planning.workload.trees.problem import QueryProblem
+from decopa.planning.workload.trees.response import Responder
 from decopa.query.canonical import shareable_aliases
 from decopa.query.pattern import And, EventRef
 from decopa.query.query import Query

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from costmodel.capacity import Capacity
 from costmodel.formulas import RateModel
 from costmodel.statistics import Statistics
-from decopa.planning.workload.multitree import Chosen, MultiTree
-from decopa.planning.workload.problem import QueryProblem
-from decopa.planning.workload.response import Responder
 from decopa.planning.workload.statistics import User, statistics_of_users
+from decopa.planning.workload.trees.multitree import Chosen, MultiTree
+from decopa.planning.workload.trees.problem import QueryProblem
+from decopa.planning.workload.trees.response import Responder
 from decopa.query.canonical import shareable_aliases
 from decopa.query.query import Query
 from decopa.query.template import TemplateMember, member_of, weakest_member

@@ -15,7 +15,7 @@ from costmodel.sampling.partners import partner_shares
 from decopa.errors import StatisticsError
 from decopa.query.conditions.predicate import attributes
 from decopa.query.query import Query
-from decopa.runs.measure import event_columns, measure
+from decopa.runs.preparation.measure import event_columns, measure
 from shuffler.source.trace import TraceSource
 
 

@@ -19,9 +19,9 @@ from decopa.errors import DeployError
 from decopa.planning.plan import Plan
 from decopa.planning.price import plan_units
 from decopa.query.query import Query
-from decopa.runs.flows import plan_flows
 from decopa.runs.model_check import check_loads, predicted_busy_s, predicted_rate
-from decopa.runs.planning import choose_plan, per_part
+from decopa.runs.preparation.planning import choose_plan, per_part
+from decopa.runs.runtimes.flows import plan_flows
 from decopa.runs.scaling.scale_points import Point, PointKey
 from decopa.runs.spec import Planning
 from shuffler.exchange.outbox import FlushPolicy
@@ -184,7 +184,7 @@ class ScaleTest:
     def _machines(self, plan: Plan, offered: OfferedRate, test: RateTest) -> list[dict[str, Any]]:
         """What left each machine while this rate was offered, what was predicted to, and how often its CPU was at its
         limit."""
-        from cluster.edges import bytes_by_node
+        from cluster.deploy.edges import bytes_by_node
 
         share = offered.events / self._events
         flows = {ends: size * share for ends, size in self._flows(plan).items()}

@@ -25,9 +25,9 @@ from decopa.choices import DEFAULT_BATCH_SIZE
 from decopa.planning.plan import Plan
 from decopa.query.binding import bind
 from decopa.query.query import Query
-from decopa.runs.adapting import adapting_changes, adapting_runtime, places_to_adapt
-from decopa.runs.prepare import Prepared, prepare
+from decopa.runs.preparation.prepare import Prepared, prepare
 from decopa.runs.result import result_table
+from decopa.runs.runtimes.adapting import adapting_changes, adapting_runtime, places_to_adapt
 from decopa.runs.spec import RunSpec
 from decopa.runs.streams.publication import Publication
 from shuffler.rows.layout import layout_of
@@ -177,7 +177,7 @@ class LiveRun:
             self._running = local = self._local()
             return local
         # Imported here because Ray takes a second, and a local run should not wait for it.
-        from cluster.placement import places_needed
+        from cluster.deploy.placement import places_needed
         from cluster.ray_live import RayLive
         from cluster.ray_session import ray_session
 

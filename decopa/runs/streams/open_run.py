@@ -28,8 +28,8 @@ from decopa.planning.plan import Plan, QueryPlan
 from decopa.planning.workload.deployed import with_deployed
 from decopa.query.binding import bind
 from decopa.query.query import Query
-from decopa.runs.planning import left_deep_plan
-from decopa.runs.prepare import Prepared, prepare
+from decopa.runs.preparation.planning import left_deep_plan
+from decopa.runs.preparation.prepare import Prepared, prepare
 from decopa.runs.result import combined
 from decopa.runs.spec import RunSpec
 from decopa.runs.streams.publication import Publication

@@ -14,13 +14,13 @@ from cluster.change.cut import held_from, reported
 from cluster.change.deployed import PlanChanges
 from cluster.change.driver_cut import DriverCut
 from cluster.checkpoint.recovery import failures_told_once
-from cluster.deployment import Deployment
+from cluster.deploy.deployment import Deployment
+from cluster.deploy.placement import places_needed
 from cluster.feeding import BLOCK_ROWS, FeedBlock, TraceBlocks
-from cluster.placement import places_needed
 from cluster.ray_session import ray_session
 from cluster.session import Session
 from decopa.planning.plan import Plan, QueryPlan
-from decopa.runs.prepare import Prepared
+from decopa.runs.preparation.prepare import Prepared
 from shuffler.routing.table import END_OF_STREAM, NOTHING_YET
 from shuffler.routing.topology import Topology
 

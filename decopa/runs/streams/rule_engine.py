@@ -12,7 +12,7 @@ from cluster.change.history import BlockRing, History, StoredHistory
 from cluster.change.local import ChangingPipeline
 from decopa.choices import DEFAULT_BATCH_SIZE
 from decopa.planning.plan import Plan, QueryPlan
-from decopa.runs.prepare import Prepared
+from decopa.runs.preparation.prepare import Prepared
 from shuffler.rows.events import EventBatch
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decopa.query.query import Query
-from decopa.runs.planning import check_measurable, choose_plan
-from decopa.runs.prepare import with_defaults
+from decopa.runs.preparation.planning import check_measurable, choose_plan
+from decopa.runs.preparation.prepare import with_defaults
 from decopa.runs.spec import RunSpec
 from decopa.runs.streams.publication import Publication
 from decopa.runs.support import Way, check_supported

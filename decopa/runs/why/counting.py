@@ -18,7 +18,7 @@ from decopa.query.conditions.predicate import attributes
 from decopa.query.pattern import ANY_TYPE, leaves
 from decopa.query.query import Query
 from decopa.query.schema import Kind
-from decopa.runs.measure import event_columns
+from decopa.runs.preparation.measure import event_columns
 from decopa.runs.spec import Planning, RunSpec
 from decopa.runs.why.explain import MOST_CANDIDATES, explain_matches
 from decopa.runs.why.parts import Why

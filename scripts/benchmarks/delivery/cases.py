@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from scripts.benchmarks.workload import Family, Workload, make_events, with_window
+from scripts.benchmarks.single_core.workload import Family, Workload, make_events, with_window
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from decopa.choices import Order
 from decopa.runs.folder import MatchFolder
 from decopa.runs.spec import Planning, TraceOptions
 from scripts.benchmarks.delivery.polars_peer import polars_rows
-from scripts.benchmarks.duckdb_peer import DuckDBPeer, match_query
-from scripts.benchmarks.ours import UNLIMITED, plan_for
-from scripts.benchmarks.workload import Workload
+from scripts.benchmarks.single_core.duckdb_peer import DuckDBPeer, match_query
+from scripts.benchmarks.single_core.ours import UNLIMITED, plan_for
+from scripts.benchmarks.single_core.workload import Workload
 from shuffler.source.trace import open_trace
 
 #: Does the work once; returns the number of matches.

@@ -29,20 +29,20 @@ import psutil
 import decopa
 from actors.sinks.outlet import OutletSpec
 from actors.sinks.parts import FolderSpec
+from cluster.deploy.kept_actors import keeping_actors
+from cluster.deploy.recorder import Recorder
 from cluster.feeding import TraceBlocks
-from cluster.kept_actors import keeping_actors
 from cluster.options import RayOptions
 from cluster.ray_runtime import RayRuntime
 from cluster.ray_session import ray_session
-from cluster.recorder import Recorder
 from costmodel.capacity import Capacity
 from decopa.planning.plan import Plan
 from decopa.runs.folder import published, publishing
 from decopa.runs.spec import Planning
 from scripts.benchmarks.delivery.cases import CASES, workload_of
-from scripts.benchmarks.duckdb_peer import DuckDBPeer, match_query
-from scripts.benchmarks.ours import UNLIMITED, plan_for
-from scripts.benchmarks.workload import Workload
+from scripts.benchmarks.single_core.duckdb_peer import DuckDBPeer, match_query
+from scripts.benchmarks.single_core.ours import UNLIMITED, plan_for
+from scripts.benchmarks.single_core.workload import Workload
 from shuffler.source.trace import open_trace
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from scripts.benchmarks.workload import CLOSENESS, Workload
+from scripts.benchmarks.single_core.workload import CLOSENESS, Workload
 
 # Read when Polars is imported.
 os.environ.setdefault("POLARS_MAX_THREADS", "1")

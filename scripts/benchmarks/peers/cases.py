@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from scripts.benchmarks.peers.query import Comparison, SequenceQuery
-from scripts.benchmarks.workload import make_events
+from scripts.benchmarks.single_core.workload import make_events
 
 HEADLINE = "window-1"
 WINDOW_US = 126_000  # about 16 matches an event at 1,000 events a second

@@ -14,7 +14,7 @@ from decopa.choices import Objective
 from decopa.language.text.parser import parse
 from decopa.planning.plan import Plan
 from decopa.planning.strategies.baselines import state_parallel
-from decopa.runs.measure import measure
+from decopa.runs.preparation.measure import measure
 from decopa.runs.scaling.scale_points import PointKey
 from decopa.runs.scaling.scale_test import ScaleSettings, ScaleTest
 from decopa.traces.synthetic import SyntheticSpec

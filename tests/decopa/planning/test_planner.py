@@ -29,7 +29,7 @@ from decopa.planning.strategies.units import assign_units
 from decopa.planning.subquery import SubQuery, whole
 from decopa.planning.validate import violations
 from decopa.query.query import Query
-from scripts.benchmarks.workload import make_events
+from scripts.benchmarks.single_core.workload import make_events
 from tests.support.examples import examples
 from tests.support.golden_form import pattern_of
 from tests.support.shared import decopa_entries

@@ -20,15 +20,15 @@ from decopa.planning.planner import plan_workload
 from decopa.planning.price import plan_units
 from decopa.planning.subquery import SubQuery
 from decopa.planning.validate import check_structure, plan_violations
-from decopa.planning.workload.instance_problem import InstanceProblem, avoidable_cost, exhaustive_trees
-from decopa.planning.workload.mcep import TypePattern
 from decopa.planning.workload.packing import packed, runs
-from decopa.planning.workload.response import Budget, best_responses
-from decopa.planning.workload.search import V4, LocalSearch
+from decopa.planning.workload.trees.instance_problem import InstanceProblem, avoidable_cost, exhaustive_trees
+from decopa.planning.workload.trees.mcep import TypePattern
+from decopa.planning.workload.trees.response import Budget, best_responses
+from decopa.planning.workload.trees.search import V4, LocalSearch
 from decopa.query.conditions.predicate import Compare, Literal
 from decopa.query.pattern import And
 from decopa.query.query import Query
-from decopa.runs.planning import choose_plan
+from decopa.runs.preparation.planning import choose_plan
 from decopa.runs.spec import Planning
 from decopa.traces.rule_sets import families, independent
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from actors.latency import LatencySummary
-from cluster.recorder import Recorder, Sample
+from cluster.deploy.recorder import Recorder, Sample
 from decopa.api import run_detailed
 from decopa.commands.cli import main
 from decopa.files import write_batches

@@ -7,7 +7,7 @@ import pytest
 
 import decopa
 from decopa.language.text.parser import parse_workload
-from decopa.runs.prepare import check_delivery
+from decopa.runs.preparation.prepare import check_delivery
 from decopa.runs.result import combined
 from decopa.runs.support import Way
 
@@ -33,7 +33,7 @@ def test_more_columns_than_a_table_takes_are_in_the_tables_of_the_queries_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("decopa.runs.result.MOST_COLUMNS", 6)
-    monkeypatch.setattr("decopa.runs.prepare.MOST_COLUMNS", 3)
+    monkeypatch.setattr("decopa.runs.preparation.prepare.MOST_COLUMNS", 3)
     text = "QUERY q1 PATTERN SEQ(A a, B b) WITHIN 1 s\nQUERY q2 PATTERN SEQ(A u, B v) WITHIN 1 s"
     events = pa.table({"id": [0, 1], "ts": [0, 10], "type": ["A", "B"]})
     result = decopa.run_detailed(text, events, runtime="local")

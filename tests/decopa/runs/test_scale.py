@@ -19,8 +19,8 @@ from decopa.errors import DecoPaError
 from decopa.language.text.parser import parse
 from decopa.report.run_summary import reports_of
 from decopa.report.scale_report import markdown_table, results_document, text_table, write_plots
-from decopa.runs.measure import measure
 from decopa.runs.model_check import check_loads, median_error, predicted_busy_s, predicted_rate
+from decopa.runs.preparation.measure import measure
 from decopa.runs.scaling.scale_points import Point, PointKey, PointStore, gain, gain_over, measure_points, point_keys
 from decopa.traces.synthetic import PairSelectivity, SyntheticSpec
 from shuffler.source.trace import open_trace

@@ -1,0 +1,1 @@
+"""The cost model and calibration against measurements, on synthetic and real traces."""

@@ -1,0 +1,1 @@
+"""The inputs and plans that the authors of DecoPa published, as our queries, beside what they printed."""
