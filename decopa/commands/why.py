@@ -14,6 +14,7 @@ from decopa.commands.arguments.options import (
     described,
 )
 from decopa.commands.terminal import progress_line, tell
+from decopa.lean import load_lean
 
 
 def register(commands: Subparsers) -> None:
@@ -36,6 +37,7 @@ def why_command(args: argparse.Namespace) -> None:
     from decopa.files import check_writable, write_text
 
     queries = read_queries(args.query, args.language)
+    load_lean()
     for path, suffix in ((args.json, ".json"), (args.html, ".html")):
         if path is not None:
             check_writable(path, args.overwrite, suffixes=(suffix,))

@@ -17,6 +17,7 @@ from decopa.commands.arguments.options import Subparsers, add_quiet_argument, de
 from decopa.commands.arguments.source import add_resume_source_arguments, positioned
 from decopa.commands.arguments.types import count
 from decopa.commands.terminal import Progress, progress_line, tell
+from decopa.lean import load_lean
 
 if TYPE_CHECKING:
     from cluster.checkpoint.recovery import CheckpointedRun, Recovery
@@ -62,6 +63,7 @@ def run_durably(
 
 
 def resume_command(args: argparse.Namespace) -> None:
+    load_lean()
     from decopa.runs.runtimes.checkpointed import resume_checkpointed
 
     progress = progress_line(quiet=args.quiet)

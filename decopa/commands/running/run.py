@@ -22,6 +22,7 @@ from decopa.commands.arguments.source import add_source_arguments, is_live
 from decopa.commands.running.good_queries import queries_of
 from decopa.commands.running.resume import run_durably
 from decopa.commands.terminal import Progress, progress_line, tell, width
+from decopa.lean import load_lean
 
 if TYPE_CHECKING:
     from cluster.deploy.recorder import Recorder
@@ -81,6 +82,7 @@ def register(commands: Subparsers) -> None:
 def run_command(args: argparse.Namespace) -> int:
     run_options.check(args)
     queries = queries_of(args, live=is_live(args))
+    load_lean()  # once the text is read: a mistake in it is told at once
     if args.timed_out:
         from decopa.query.rewrite.timeouts import timed_out
 
