@@ -12,7 +12,7 @@ import itertools
 import random
 import statistics
 import time
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
@@ -20,7 +20,7 @@ from scipy.sparse import coo_matrix
 
 from decopa.planning.workload.trees.instance_problem import InstanceProblem, avoidable_cost, exhaustive_trees
 from decopa.planning.workload.trees.mcep import TypePattern
-from decopa.planning.workload.trees.multitree import TreeProblem
+from decopa.planning.workload.trees.multitree import TreeProblem, sub_patterns
 from decopa.planning.workload.trees.response import Budget, best_responses
 from decopa.planning.workload.trees.search import LocalSearch
 from decopa.query.pattern import Seq
@@ -39,13 +39,13 @@ def proven_optimum(problem: TreeProblem, seconds: float) -> tuple[float, float]:
     roots = {problem.form(pattern, problem.full(pattern)) for pattern in range(problem.patterns)}
     for pattern in range(problem.patterns):
         window = problem.window(pattern)
-        for mask in _masks(problem.full(pattern)):
+        for mask in sub_patterns(problem.full(pattern)):
             form = problem.form(pattern, mask)
             if form in splits or not mask & (mask - 1):
                 continue
             splits[form] = {
                 tuple(None if not one & (one - 1) else problem.form(pattern, one) for one in (left, mask ^ left))
-                for left in _masks(mask)
+                for left in sub_patterns(mask)
                 if left != mask
             }
             costs[form] = 0.0 if form in roots else problem.join_cost(pattern, mask, 0, 0, window)
@@ -78,12 +78,6 @@ def proven_optimum(problem: TreeProblem, seconds: float) -> tuple[float, float]:
 def _processor(seconds: float) -> Budget:
     """Time of the processor, so that what else a machine does decides nothing."""
     return Budget(seconds, time.process_time)
-
-
-def _masks(full: int) -> Iterator[int]:
-    mask = 0
-    while mask := (mask - full) & full:
-        yield mask
 
 
 def instances_of(rules: RuleSet) -> InstanceProblem:

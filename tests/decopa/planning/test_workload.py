@@ -21,6 +21,7 @@ from decopa.planning.price import plan_units
 from decopa.planning.subquery import SubQuery
 from decopa.planning.validate import check_structure, plan_violations
 from decopa.planning.workload.packing import packed, runs
+from decopa.planning.workload.trees import response
 from decopa.planning.workload.trees.instance_problem import InstanceProblem, avoidable_cost, exhaustive_trees
 from decopa.planning.workload.trees.mcep import TypePattern
 from decopa.planning.workload.trees.response import Budget, best_responses
@@ -325,6 +326,17 @@ def test_best_responses_are_not_worse_than_the_searches_of_mcep() -> None:
         for theirs in (annealed, tabu):
             assert avoidable_cost(problem, ours) <= avoidable_cost(problem, theirs) * (1 + 1e-9)
             assert theirs.cost <= neighbourhood.start().cost * (1 + 1e-9)
+
+
+def test_a_start_in_which_sharing_is_cheap_finds_what_others_miss(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = independent(20, 10, 0.3, seed=5)
+    patterns = [
+        TypePattern("AND" if isinstance(one.pattern, And) else "SEQ", one.event_types, 1) for one in rules.queries
+    ]
+    problem = InstanceProblem(patterns, rules.rates, rules.selectivities)
+    found = avoidable_cost(problem, best_responses(problem))
+    monkeypatch.setattr(response, "_POWERS", ())
+    assert found < 0.9 * avoidable_cost(problem, best_responses(problem))
 
 
 def test_a_query_without_statistics_leaves_what_the_others_share_alone() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 from costmodel.papers.instances import Pair, instances
 from decopa.planning.workload.trees.mcep import TypePattern
-from decopa.planning.workload.trees.multitree import MultiTree, TreeProblem
+from decopa.planning.workload.trees.multitree import MultiTree, TreeProblem, sub_patterns
 from decopa.planning.workload.trees.problem import QueryProblem
 
 
@@ -19,7 +19,7 @@ class InstanceProblem:
         self._patterns, self._rates, self._selectivities = tuple(patterns), rates, selectivities
         self._windows: dict[Hashable, set[int]] = {}
         for number, pattern in enumerate(self._patterns):
-            for mask in _masks(self.full(number)):
+            for mask in sub_patterns(self.full(number)):
                 self._windows.setdefault(self.form(number, mask), set()).add(int(pattern.window))
 
     @property
@@ -111,12 +111,6 @@ def exhaustive_trees(problem: TreeProblem) -> tuple[float, int]:
 
     extend(0, {})
     return best, tried
-
-
-def _masks(full: int) -> Iterator[int]:
-    mask = 0
-    while mask := (mask - full) & full:
-        yield mask
 
 
 def _trees(problem: TreeProblem, pattern: int, mask: int) -> Iterator[object]:

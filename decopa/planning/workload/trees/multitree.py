@@ -15,6 +15,13 @@ from typing import NamedTuple, Protocol
 Key = tuple[Hashable, int]
 
 
+def sub_patterns(mask: int) -> Iterator[int]:
+    """All sub-patterns of a pattern, itself included."""
+    below = 0
+    while below := (below - mask) & mask:
+        yield below
+
+
 class TreeProblem(Protocol):
     """The patterns of a workload. Costs are of whatever is to be small, and add up."""
 

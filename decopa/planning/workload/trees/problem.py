@@ -15,6 +15,7 @@ from costmodel.rates import QueryRates, model_for
 from costmodel.statistics import Statistics
 from decopa.planning.split import SplitSpace, Step
 from decopa.planning.subquery import SubQuery
+from decopa.planning.workload.trees.multitree import sub_patterns
 from decopa.query.canonical import canonical, shareable_aliases
 from decopa.query.query import Query
 
@@ -50,8 +51,7 @@ class QueryProblem:
         self._spaces: dict[tuple[int, int], SplitSpace] = {}
         self._costs: dict[tuple[Hashable, Hashable, Hashable, int], float] = {}
         for pattern in range(len(self.queries)):
-            mask, full = 0, self.full(pattern)
-            while mask := (mask - full) & full:
+            for mask in sub_patterns(self.full(pattern)):
                 self._windows.setdefault(self.form(pattern, mask), set()).add(self.window(pattern))
 
     def _demand(self, query: Query) -> Query:

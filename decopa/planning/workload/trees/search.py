@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 
-from decopa.planning.workload.trees.multitree import MultiTree, TreeProblem
+from decopa.planning.workload.trees.multitree import MultiTree, TreeProblem, sub_patterns
 from decopa.planning.workload.trees.response import Budget, Responder
 
 #: Appendix B: how fast the threshold falls, neighbours that it begins with, and those of a step of tabu search.
@@ -59,8 +59,7 @@ class LocalSearch:
         self._random = random.Random(seed)
         self._uses: dict[Hashable, list[tuple[int, int]]] = {}
         for pattern in range(problem.patterns):
-            full, mask = problem.full(pattern), 0
-            while mask := (mask - full) & full:
+            for mask in sub_patterns(problem.full(pattern)):
                 if mask & (mask - 1):
                     self._uses.setdefault(problem.form(pattern, mask), []).append((pattern, mask))
         self._uses = {form: uses for form, uses in self._uses.items() if len({one for one, _ in uses}) > 1}
