@@ -78,6 +78,12 @@ def start_ray(cpus: int, *, dashboard: bool = True) -> None:
     )
 
 
+def is_started_here() -> bool:
+    """Whether this program has started the Ray that it is connected to."""
+    node: Any = ray._private.worker._global_node
+    return node is not None and bool(node.is_head())
+
+
 def stop_ray() -> None:
     """Ends the Ray that was started here, or the connection to a cluster."""
     ray.shutdown()

@@ -317,13 +317,16 @@ class PlanChanges:
         retiring.request.result.set_result(made)
 
     def _stop(self, old: Deployment, ran_s: float) -> None:
-        """Ends the actors of a plan that has been replaced, once they have told what they did."""
+        """Lets go of the actors of a plan that has been replaced, once they have told what they did."""
         try:
             self.earlier += operator_reports(old.topology, old.statuses(), ran_s)
         except DeployError:  # one has died just now; nobody needs it any more
-            pass
-        finally:
             old.stop()
+        except BaseException:
+            old.stop()
+            raise
+        else:
+            old.retire()  # a plan that returns finds its processes there
 
     def _later(self, stop: Callable[[], None]) -> None:
         """Stops actors in a thread: it takes some calls to Ray, for which no event need wait."""

@@ -16,10 +16,12 @@ from cluster.change.deployed import PlanChanges
 from cluster.change.driver_cut import DriverCut
 from cluster.checkpoint.recovery import failures_told_once
 from cluster.deploy.deployment import Deployment
+from cluster.deploy.kept_actors import keeping_replaced_actors
 from cluster.live import NewMatches
 from cluster.options import RayOptions
 from cluster.ray_live import PATIENCE_S, RayLive
 from cluster.ray_runtime import run_report
+from cluster.ray_session import is_started_here
 from cluster.session import Session
 from decopa.planning.plan import Plan
 from shuffler.routing.table import END_OF_STREAM, NOTHING_YET
@@ -78,6 +80,7 @@ class ChangingRayLive(RayLive):
     def live(self) -> Iterator[NewMatches]:
         with ExitStack() as open_:
             open_.enter_context(failures_told_once())
+            open_.enter_context(keeping_replaced_actors(alone=is_started_here()))
             self._session = session = Session(self._deployment(self.topology.plan).__enter__())
             open_.callback(lambda: session.deployment.stop())
             open_.callback(self._changes.close)

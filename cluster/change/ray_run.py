@@ -14,11 +14,13 @@ from cluster.change.deployed import PlanChanges
 from cluster.change.driver_cut import DriverCut
 from cluster.checkpoint.recovery import failures_told_once
 from cluster.deploy.deployment import Deployment
+from cluster.deploy.kept_actors import keeping_replaced_actors
 from cluster.deploy.recorder import Recorder
 from cluster.feeding import BlockSource
 from cluster.local import Watching
 from cluster.options import RayOptions
 from cluster.ray_runtime import RayRun, look_at, run_report
+from cluster.ray_session import is_started_here
 from cluster.session import Progress, Session
 from decopa.planning.plan import Plan
 from decopa.planning.validate import check_structure
@@ -49,13 +51,14 @@ class ChangingRayRuntime:
         self, progress: Progress | None = None, recorder: Recorder | None = None, watch: Watching | None = None
     ) -> RayRun:
         """Reads the source to its end; a `watch` looks at the operators while the run is going, and may end it."""
-        session = Session(self._deployment(self.topology.plan).__enter__(), progress)
-        try:
-            with failures_told_once():  # actors that are stopped in the middle of a call are no failure
-                return self._run(session, recorder, watch)
-        finally:
-            self._changes.close()
-            session.deployment.stop()
+        with keeping_replaced_actors(alone=is_started_here()):
+            session = Session(self._deployment(self.topology.plan).__enter__(), progress)
+            try:
+                with failures_told_once():  # actors that are stopped in the middle of a call are no failure
+                    return self._run(session, recorder, watch)
+            finally:
+                self._changes.close()
+                session.deployment.stop()
 
     def _run(self, session: Session, recorder: Recorder | None, watch: Watching | None) -> RayRun:
         session.await_actors()

@@ -97,8 +97,9 @@ class Deployment:
 
     def __exit__(self, *error: object) -> None:
         if error and error[0] is None:
-            self._hand_over()
-        self.stop()
+            self.retire()
+        else:
+            self.stop()
 
     @property
     def actors(self) -> dict[str, Any]:
@@ -128,7 +129,7 @@ class Deployment:
         return topology.sink_names, units, topology.shuffler_names, placement.strategy, pins
 
     def _hand_over(self) -> None:
-        """Leaves the actors to the next run of this session, if it keeps any."""
+        """Leaves the actors to whoever comes next in this session, if it keeps any."""
         keeping, shape = kept_actors(), self._shape
         if keeping is None or shape is None or self._places is None:
             return
@@ -349,6 +350,12 @@ class Deployment:
         """What each actor answers; one that is gone is told as such."""
         calls = {getattr(actor, method).remote(): name for name, actor in actors.items()}
         return [self._check(call, name) for call, name in calls.items()]
+
+    def retire(self) -> None:
+        """Nobody needs this plan any more, and nothing is under way in its actors: they end, or are left to the next
+        plan or run that has the same, if the session keeps any."""
+        self._hand_over()
+        self.stop()
 
     def stop(self) -> None:
         for actor in self.actors.values():

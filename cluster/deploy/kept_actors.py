@@ -1,4 +1,4 @@
-"""Actors that outlive their run: in a session the next run with the same processes takes them over.
+"""Actors that outlive their run or plan: in a session the next one with the same processes takes them over.
 
 Starting a process takes a second of a processor and more, most of it imports; in one that is there a run begins at
 once.
@@ -78,3 +78,14 @@ def keeping_actors() -> Iterator[None]:
     finally:
         _sessions.remove(mine)
         mine.put(None)
+
+
+@contextmanager
+def keeping_replaced_actors(*, alone: bool) -> Iterator[None]:
+    """Inside, the actors of a plan that was replaced are kept for its return if this program is `alone` on its Ray, so
+    that nobody else wants their places. On a cluster they end, unless a session keeps actors anyway."""
+    if _sessions or not alone:
+        yield
+        return
+    with keeping_actors():
+        yield

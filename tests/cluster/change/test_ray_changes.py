@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import ray
 
 import decopa
 from actors.columnar.jit import interpreted
@@ -13,6 +14,7 @@ from cluster.change.deployed import PlanChanges
 from cluster.change.history import HistoryGone
 from cluster.change.outcome import ChangeAbandoned
 from cluster.checkpoint.store import CheckpointStore
+from cluster.deploy.deployment import Deployment
 from decopa.planning.plan import Plan
 from decopa.planning.spread import spread_units
 from scripts.reliability.jobs import rows_of, write_trace
@@ -50,15 +52,23 @@ def expected(trace: Path) -> pa.Table:
 def test_plans_follow_each_other_in_a_trace_that_is_not_paced(
     ray_cluster: None, trace: Path, expected: pa.Table
 ) -> None:
-    changes = PlanChanges(PLANS[0], waits=True)
+    processes: list[dict[str, int]] = []
+
+    def told(phase: str, deployment: Deployment) -> None:
+        if phase == "cutting":  # of the plan that has been replaced
+            processes.append({name: ray.get(actor.pid.remote()) for name, actor in deployment.actors.items()})
+
+    changes = PlanChanges(PLANS[0], waits=True, told=told)
     one_unit = Plan(tuple(spread_units(part, 1) for part in PLANS[0].parts))
-    made = [changes.change(plan) for plan in (PLANS[1], one_unit)]
+    made = [changes.change(plan) for plan in (PLANS[1], PLANS[0], one_unit)]
     refused = changes.change(Plan(()))
     with interpreted():
         found = plain_run(trace, changes, Replay())
     assert rows_of(found) == rows_of(expected) and found.num_rows > 100
-    first, second = (one.result() for one in made)
-    assert first.at_event <= second.at_event and first.seeded <= second.seeded
+    first, second, third = (one.result() for one in made)
+    assert first.at_event <= second.at_event <= third.at_event and first.seeded <= second.seeded <= third.seeded
+    assert processes[0].items() & processes[2].items(), "a plan that returns finds its processes there"
+    assert not set(processes[0].values()) & set(processes[1].values())
     assert refused.exception() is not None
     assert left_behind() == []
 
