@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -39,6 +39,8 @@ _LOOK_S = 0.05
 #: A block of a paced replay takes no longer than this, since checkpoints begin between blocks.
 _BLOCK_S = 0.2
 _LEAST_ROWS = 64
+#: A portion of a live stream that is behind should be worked off in this time.
+_PORTION_S = 0.25
 #: How long to wait for the thread that reads; one that waits for standard input ends with the program.
 _ENDING_S = 2.0
 
@@ -123,8 +125,11 @@ class TraceBlocks:
         *,
         stopped: threading.Event | None = None,
         gather_s: float = GATHER_S,
+        portions: bool = False,
     ) -> None:
-        """Once `stopped` is set, a live stream raises StreamStopped."""
+        """Once `stopped` is set, a live stream raises StreamStopped. `portions` are explained at `_in_portions`; the
+        stream cannot be taken up again between two of them."""
+        self._portions = portions
         self._source, self._rows, self._stopped, self._gather_s = source, rows, stopped or threading.Event(), gather_s
 
     @property
@@ -140,7 +145,8 @@ class TraceBlocks:
     ) -> Iterator[FeedBlock | None]:
         if self._source.row_count is None:
             arrivals = self._source.arrivals(attributes, self._rows, saved=saved)
-            for block in _with_pauses(arrivals, self._stopped, self._gather_s):
+            blocks = _with_pauses(arrivals, self._stopped, self._gather_s)
+            for block in _in_portions(blocks, self._rows) if self._portions else blocks:
                 yield None if block is None else replace(pack_block(block, self.format), urgent=True)
             return
         for block in self._source.blocks(attributes, self._rows, skip=skip):
@@ -194,6 +200,31 @@ def _stream_of(rows: pa.RecordBatch) -> pa.Buffer:
     with pa.ipc.new_stream(stream, rows.schema) as writer:
         writer.write_batch(rows)
     return stream.getvalue()
+
+
+def _in_portions(
+    blocks: Iterator[Block | None], most: int, clock: Callable[[], float] = time.monotonic
+) -> Iterator[Block | None]:
+    """The blocks in pieces that are taken within `_PORTION_S`, as far as the pieces before tell, and of `most` rows.
+
+    What arrives while a plan cannot keep up comes in blocks that are the longer, the further it is behind. The plan can
+    change between two blocks only, so that one which is overloaded would never be replaced.
+    """
+    portion = most
+    for block in blocks:
+        if block is None:
+            yield None
+            continue
+        first, rows = 0, block.rows.num_rows
+        while first < rows:
+            count, began_s = min(portion, rows - first), clock()
+            yield replace(block, rows=block.rows.slice(first, count), place=block.place.after(first))
+            took_s = clock() - began_s
+            first += count
+            if took_s > _PORTION_S:
+                portion = max(_LEAST_ROWS, int(count * _PORTION_S / took_s))
+            else:
+                portion = min(most, 2 * portion)
 
 
 def _with_pauses(blocks: Iterator[Block | None], stopped: threading.Event, gather_s: float) -> Iterator[Block | None]:

@@ -37,7 +37,7 @@ class RayLive:
         check_structure(plan)
         self.topology = Topology(plan, options.shufflers, sinks=options.sinks)
         self._stopped = threading.Event()
-        self._source = TraceBlocks(source, stopped=self._stopped)
+        self._source = TraceBlocks(source, stopped=self._stopped, portions=True)
         self._limits, self._options = limits, options
         schema = source.format.schema
         self._attributes = needed_attributes([bind(part.query, schema) for part in plan.parts], schema)
