@@ -18,10 +18,20 @@ def load_lean() -> None:
     all when somebody asks it for a frame, and compiled loops do no linear algebra, which is what Numba has SciPy for.
     Does nothing about what is loaded already.
     """
+    load_arrow()
+    load_numba()
+
+
+def load_arrow() -> None:
+    """Loads pyarrow without pandas."""
     with _hidden("pandas"):
         import pyarrow as pa
 
         pa.array([0])  # it looks for pandas when it is first given values without a type
+
+
+def load_numba() -> None:
+    """Loads Numba without SciPy."""
     with _hidden("scipy"):
         import numba.np.arraymath  # noqa: F401  # looks for SciPy when it is loaded, as the first compiled loop does
 

@@ -6,6 +6,7 @@ import argparse
 import gc
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -13,6 +14,7 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from decopa.commands.terminal import Progress, Silence, progress_line, tell, width
+from decopa.lean import load_arrow, load_numba
 
 if TYPE_CHECKING:
     from decopa.query.query import Query
@@ -29,6 +31,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 def run_live(args: argparse.Namespace, spec: RunSpec, queries: Sequence[Query]) -> int:
     """Runs until the stream ends (status 0), a signal stops it (128 and its number: 130, 143), or the reader of the
     matches has gone (0). What was certain by then is out, and the summary says how far it came."""
+    load_arrow()
     from decopa.runs.preparation.prepare import prepare
     from decopa.runs.streams.live import LiveRun
     from decopa.runs.streams.outlets import LineStream, outlet_for
@@ -47,7 +50,11 @@ def run_live(args: argparse.Namespace, spec: RunSpec, queries: Sequence[Query]) 
             progress.phase("waiting for the first events")
             arriving = None
             if spec.trace.path is None:
+                # The first lines take a while to show their columns; libraries are loaded meanwhile.
+                loading = threading.Thread(target=load_numba)
+                loading.start()
                 arriving = JsonLines(sys.stdin.fileno(), ts=spec.trace.columns.ts, kinds=spec.trace.kinds, stop=stop)
+                loading.join()
             prepared = prepare(spec, queries, arriving, phase=progress.phase, stop=stop)
             with _ray_for(prepared, progress, quiet=args.quiet):
                 signals.install()  # Ray has its own idea of what to do

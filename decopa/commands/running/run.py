@@ -82,7 +82,8 @@ def register(commands: Subparsers) -> None:
 def run_command(args: argparse.Namespace) -> int:
     run_options.check(args)
     queries = queries_of(args, live=is_live(args))
-    load_lean()  # once the text is read: a mistake in it is told at once
+    if not is_live(args):  # else while the first events arrive
+        load_lean()
     if args.timed_out:
         from decopa.query.rewrite.timeouts import timed_out
 
