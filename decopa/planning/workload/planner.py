@@ -15,7 +15,7 @@ from costmodel.formulas import RateModel
 from costmodel.statistics import Statistics
 from decopa.choices import Reading
 from decopa.planning.plan import Plan, QueryPlan
-from decopa.planning.price import price_plan
+from decopa.planning.price import PricedPlan, price_plan, workload_log_scaling
 from decopa.planning.strategies.left_deep import left_deep
 from decopa.planning.workload.build import Viewing, plan_alone, plan_of
 from decopa.planning.workload.next_prefixes import with_shared_beginnings
@@ -30,6 +30,9 @@ from decopa.planning.workload.trees.response import Budget, Responder, best_resp
 from decopa.planning.workload.trees.search import LocalSearch
 from decopa.query.canonical import shareable_aliases
 from decopa.query.query import Query
+
+#: Up to so many queries `shared` also tries what these strategies do.
+_FEW_QUERIES, _OTHER_WAYS = 16, ("decopa-paper", "reordering-only")
 
 
 @dataclass(frozen=True)
@@ -46,24 +49,47 @@ class WorkloadPlanning:
 
 
 def plan_shared(branches: Sequence[Query], planning: WorkloadPlanning, *, units: int, strategy: str) -> Plan:
-    """A plan of OR-free queries on `units` units that all of them share."""
-    plan = _unpacked(branches, planning, strategy)
-    known = part_statistics(plan, [planning.statistics[branch] for branch in branches])
-    figures = [_figures(part, one, planning) for part, one in zip(plan.parts, known, strict=True)]
+    """A plan of OR-free queries on `units` units that all of them share.
+
+    What is least work in all need not be what the busiest of several units bears best: where queries are few, `shared`
+    takes the plan that sustains most of three strategies, its own first.
+    """
+    several = strategy == "shared" and units > 1 and len(branches) <= _FEW_QUERIES
+    ways = (strategy, *_OTHER_WAYS) if several else (strategy,)
+    plans = [_packed(_unpacked(branches, planning, way), branches, planning, units) for way in ways]
+    return plans[0] if len(plans) == 1 else max(plans, key=lambda one: _log_scaling(one, branches, planning))
+
+
+def _packed(plan: Plan, branches: Sequence[Query], planning: WorkloadPlanning, units: int) -> Plan:
+    figures = [
+        {} if part is None else {one.operator.name: (one.busy_share, one.output_rate) for one in part.operators}
+        for part in _priced(plan, branches, planning)
+    ]
+    unknown = 0.0, 0.0
     return packed(
         plan,
         units,
-        lambda part, operator: figures[part][operator.name][0],
-        lambda part, operator: figures[part][operator.name][1],
+        lambda part, operator: figures[part].get(operator.name, unknown)[0],
+        lambda part, operator: figures[part].get(operator.name, unknown)[1],
     )
 
 
-def _figures(part: QueryPlan, known: Statistics | None, planning: WorkloadPlanning) -> dict[str, tuple[float, float]]:
-    """The share of a unit's time that each operator takes, and the matches that it puts out in a window."""
-    if known is None:
-        return {one.name: (0.0, 0.0) for one in part.operators}
-    priced = price_plan(part, known, planning.capacity, reading=planning.reading, model=planning.model)
-    return {one.operator.name: (one.busy_share, one.output_rate) for one in priced.operators}
+def _log_scaling(plan: Plan, branches: Sequence[Query], planning: WorkloadPlanning) -> float:
+    """The logarithm of what all parts together sustain, as far as statistics are known; to nine digits, as plans that
+    differ in less are equally good."""
+    priced = [one for one in _priced(plan, branches, planning) if one is not None]
+    return round(workload_log_scaling(priced, plan.hosts), 9) if priced else 0.0
+
+
+def _priced(plan: Plan, branches: Sequence[Query], planning: WorkloadPlanning) -> list[PricedPlan | None]:
+    """The price of each part; None without statistics."""
+    known = part_statistics(plan, [planning.statistics[branch] for branch in branches])
+    return [
+        None
+        if one is None
+        else price_plan(part, one, planning.capacity, reading=planning.reading, model=planning.model)
+        for part, one in zip(plan.parts, known, strict=True)
+    ]
 
 
 def _unpacked(branches: Sequence[Query], planning: WorkloadPlanning, strategy: str) -> Plan:

@@ -17,10 +17,11 @@ from decopa.errors import PlanError
 from decopa.language.text.parser import parse_workload
 from decopa.planning.plan import Plan, PlanOperator, QueryPlan, View
 from decopa.planning.planner import plan_workload
-from decopa.planning.price import plan_units
+from decopa.planning.price import plan_units, price_plan, workload_log_scaling
 from decopa.planning.subquery import SubQuery
 from decopa.planning.validate import check_structure, plan_violations
 from decopa.planning.workload.packing import packed, runs
+from decopa.planning.workload.statistics import part_statistics
 from decopa.planning.workload.trees import response
 from decopa.planning.workload.trees.instance_problem import InstanceProblem, avoidable_cost, exhaustive_trees
 from decopa.planning.workload.trees.mcep import TypePattern
@@ -31,7 +32,7 @@ from decopa.query.pattern import And
 from decopa.query.query import Query
 from decopa.runs.preparation.planning import choose_plan
 from decopa.runs.spec import Planning
-from decopa.traces.rule_sets import families, independent
+from decopa.traces.rule_sets import RuleSet, families, independent
 
 CAPACITY = Capacity.per_second(2e6, 1e8)
 TWO = """
@@ -337,6 +338,22 @@ def test_a_start_in_which_sharing_is_cheap_finds_what_others_miss(monkeypatch: p
     found = avoidable_cost(problem, best_responses(problem))
     monkeypatch.setattr(response, "_POWERS", ())
     assert found < 0.9 * avoidable_cost(problem, best_responses(problem))
+
+
+def test_few_queries_get_the_plan_that_sustains_most_on_their_units() -> None:
+    gained = []
+    for seed in range(6):
+        rules = families(4, 8, 2, 3, 1, seed=seed)
+
+        def sustained(strategy: str, rules: RuleSet = rules) -> float:
+            plan = plan_workload(rules.queries, rules.statistics, CAPACITY, units=12, strategy=strategy).plan
+            known = part_statistics(plan, [rules.statistics] * len(plan.reported))
+            priced = [price_plan(*each, CAPACITY) for each in zip(plan.parts, known, strict=True)]  # type: ignore[arg-type]
+            return workload_log_scaling(priced, plan.hosts)
+
+        others = max(sustained("decopa-paper"), sustained("reordering-only"))
+        gained.append(sustained("shared") - others)
+    assert min(gained) > -1e-6 and max(gained) > 0.01
 
 
 def test_a_query_without_statistics_leaves_what_the_others_share_alone() -> None:
