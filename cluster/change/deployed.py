@@ -274,7 +274,8 @@ class PlanChanges:
             check_rows_only(plan, "a run whose plan may change")
             self._cutting.check(self._plan, plan)
             history = self._history(plan, request.begin_us)
-            self._successor = Successor(self._deploy(plan), history, self._session.place, self._told), request
+            deployment, place = self._deploy(plan), self._session.place
+            self._successor = Successor(deployment, history, place, self._told, tuple(self._stopping)), request
         except DecoPaError as err:
             request.result.set_exception(err)
 

@@ -54,10 +54,12 @@ class Successor:
         history: Sequence[FedBlock],
         place: StreamPlace,
         told: Callable[[str, Deployment], None],
+        after: Sequence[threading.Thread] = (),
     ) -> None:
         """`place` is where the running plan is, after the blocks of the history. `told` hears that the actors are
-        "starting", and that the plan is "warming" up."""
-        self._deployment, self._told = deployment, told
+        "starting", and that the plan is "warming" up. It begins `after` those who let go of the actors of plans before,
+        whose places, or processes, it may need."""
+        self._deployment, self._told, self._after = deployment, told, after
         self._waiting = deque(history)
         self._begins = (history[0].ordinal, history[0].number) if history else (place.events, place.blocks)
         self._session: Session | None = None
@@ -122,6 +124,8 @@ class Successor:
 
     def _build(self) -> None:
         try:
+            for leaving in self._after:
+                leaving.join(_LEAVE_S)
             self._deployment.__enter__()
             self.is_placed = True
             self._told("starting", self._deployment)
