@@ -82,7 +82,7 @@ def register(commands: Subparsers) -> None:
 def run_command(args: argparse.Namespace) -> int:
     run_options.check(args)
     queries = queries_of(args, live=is_live(args))
-    if not is_live(args):  # else while the first events arrive
+    if not (is_live(args) or args.spark):  # else while the first events arrive; Spark works with pandas
         load_lean()
     if args.timed_out:
         from decopa.query.rewrite.timeouts import timed_out
