@@ -2,8 +2,8 @@
 finds what it finds alone.
 
 `template`: rules that differ in constants, against the one rule with the weakest. `overhead`: small batches of which
-few queries get anything. `exact`: a rule set over one pass, compared with a run of each rule alone by a hash of its
-matches. Times are of the processor.
+few queries get anything. `exact`: a rule set over one pass, compared by a hash of each rule's matches with a plan that
+shares nothing, and with runs of rules alone. Times are of the processor.
 """
 
 from __future__ import annotations
@@ -134,12 +134,21 @@ def exact(rules: int, events: int, types: int, cores: int, checked: int) -> None
     started = time.process_time()
     runtime.run()
     took = time.process_time() - started
-    matches = runtime.matches
-    names = [plan.parts[part].query.name for part in plan.reported]
-    shared = {name: _digest(table) for name, table in zip(names, runtime.outcomes, strict=True)}
+    matches, shared = runtime.matches, _digests(plan, runtime)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"ready in {ready:.1f} s, {events:,} events in {took:.1f} s ({events / took:,.0f}/s), {matches:,} matches, "
           f"{memory:.2f} GiB at most", flush=True)  # fmt: skip
+    runtime.close()
+    apart = plan_workload(made.queries, made.statistics, CAPACITY, units=1, strategy="reordering-only").plan
+    runtime = LocalRuntime(apart, open_trace(trace), limits=NO_LIMITS)
+    runtime.run()
+    unshared = _digests(apart, runtime)
+    different = [name for name, digest in shared.items() if unshared[name] != digest]
+    print(
+        f"{rules:,} queries in a plan that shares nothing: {len(different)} differ {' '.join(different[:10])}",
+        flush=True,
+    )
+    runtime.close()
     different = []
     for query in made.queries[:checked]:
         lone = LocalRuntime(planned([query], made.statistics), open_trace(trace), limits=NO_LIMITS)
@@ -147,6 +156,12 @@ def exact(rules: int, events: int, types: int, cores: int, checked: int) -> None
         if _digest(lone.outcomes[0]) != shared[query.name]:
             different.append(query.name)
     print(f"{min(checked, rules):,} queries run alone: {len(different)} differ {' '.join(different[:10])}")
+
+
+def _digests(plan: Plan, runtime: LocalRuntime) -> dict[str, str]:
+    """A hash of the matches of each query."""
+    names = [plan.parts[part].query.name for part in plan.reported]
+    return {name: _digest(table) for name, table in zip(names, runtime.outcomes, strict=True)}
 
 
 def _digest(table: object) -> str:
