@@ -63,11 +63,12 @@ def cpus() -> float:
 
 
 def assert_free(before: float) -> None:
-    """Ray counts an actor's CPU as free a moment after the actor has gone."""
+    """Ray counts an actor's CPU as free a moment after the actor has gone. Those of the test before may not have been
+    counted yet."""
     deadline = time.monotonic() + 5
     while cpus() < before and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert cpus() == before
+    assert cpus() >= before
 
 
 def restarted_after_every_batch(
