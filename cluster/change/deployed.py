@@ -87,6 +87,13 @@ class _Request:
     result: Future[Switched] = field(default_factory=Future)
     asked_s: float = field(default_factory=time.monotonic)
 
+    def fail(self, reason: str, cause: BaseException | None = None) -> None:
+        """The change was not made; whoever has cancelled it knows."""
+        if not self.result.cancelled():
+            failure = ChangeAbandoned(reason)
+            failure.__cause__ = cause
+            self.result.set_exception(failure)
+
 
 @dataclass
 class _Retiring:
@@ -176,9 +183,7 @@ class PlanChanges:
             if interrupted.request.plan == self._plan:
                 self._complete(interrupted)
             else:
-                interrupted.request.result.set_exception(
-                    ChangeAbandoned("the plan was not changed: a process was lost while the new plan took over")
-                )
+                interrupted.request.fail("the plan was not changed: a process was lost while the new plan took over")
 
     def leave(self) -> None:
         """The session is over: what is under way is given up, and no actor is left of it."""
@@ -196,9 +201,9 @@ class PlanChanges:
         self.leave()
         if self._interrupted is not None:
             interrupted, self._interrupted = self._interrupted, None
-            interrupted.request.result.set_exception(ChangeAbandoned("the run ended while the plan changed"))
+            interrupted.request.fail("the run ended while the plan changed")
         while self._requests:
-            self._requests.popleft().result.set_exception(ChangeAbandoned("the run ended before the change was made"))
+            self._requests.popleft().fail("the run ended before the change was made")
 
     # ------------------------------------------------------------- while it runs
 
@@ -227,7 +232,9 @@ class PlanChanges:
         while self._successor is not None:
             successor, request = self._successor
             self._cutting.wanted = successor.is_near
-            if successor.failure is not None:
+            if request.result.cancelled():
+                self._abandon("nobody wants it any more")
+            elif successor.failure is not None:
                 self._abandon(str(successor.failure), successor.failure)
             elif self._cutting.obstacle is not None:
                 self._abandon(self._cutting.obstacle)
@@ -267,6 +274,8 @@ class PlanChanges:
 
     def _begin(self, request: _Request) -> None:
         plan = request.plan
+        if request.result.cancelled():
+            return
         try:
             if not plan.reported:
                 raise ChangeAbandoned("the plan was not changed: the new one has no query")
@@ -292,6 +301,7 @@ class PlanChanges:
         return list(self._ring.since(earliest_us))
 
     def _cut(self, successor: Successor, request: _Request, began_s: float) -> None:
+        request.result.set_running_or_notify_cancel()  # from here on it is made
         new, side = successor.hand_over()
         place, watermark_us = self._session.place, self._session.last_ts
         passing = self._cutting.cut(place, watermark_us, side)
@@ -340,6 +350,4 @@ class PlanChanges:
         (successor, request), self._successor = self._successor, None
         self._cutting.wanted = False
         self._later(successor.abandon)
-        failure = ChangeAbandoned(f"the plan was not changed: {reason}")
-        failure.__cause__ = cause
-        request.result.set_exception(failure)
+        request.fail(f"the plan was not changed: {reason}", cause)

@@ -22,7 +22,8 @@ from costmodel.drift.watch import Suspicion
 from costmodel.sampling.events import EventColumns
 from costmodel.statistics import Statistics
 from decopa.errors import DecoPaError, OutputError, StatisticsError
-from decopa.planning.change.monitor import Decision, Monitor
+from decopa.planning.change.decision import Decision
+from decopa.planning.change.monitor import Monitor
 from decopa.planning.change.options import Adapt
 from decopa.planning.plan import Plan
 
@@ -135,13 +136,13 @@ class AdaptLoop:
         self._ts_us = ts_us
         if self._changing is not None:
             self._follow(*self._changing, ts_us)
+            if self._changing is not None and (self.is_looking or self._is_due(ts_us)):
+                self._look(ts_us)
+                self._doubt(*self._changing, ts_us)
         elif self._weighing is not None:
             self._decide(self._weighing, ts_us)
         elif self.is_looking or self._is_due(ts_us):
-            began_s = time.perf_counter()
             suspicion = self._look(ts_us)
-            self._looked_s = time.perf_counter()
-            self._spent_s += self._looked_s - began_s
             if suspicion is not None:
                 self.suspicions += 1
                 self._weighing = self._in_background(lambda: self._weigh(suspicion))
@@ -156,6 +157,13 @@ class AdaptLoop:
         return not is_costly or real_s - self._looked_s >= self._every_s
 
     def _look(self, ts_us: int) -> Suspicion | None:
+        began_s = time.perf_counter()
+        suspicion = self._looked(ts_us)
+        self._looked_s = time.perf_counter()
+        self._spent_s += self._looked_s - began_s
+        return suspicion
+
+    def _looked(self, ts_us: int) -> Suspicion | None:
         now_s = self._clock.now_s(ts_us)
         reading = self._run.counters(now_s)
         self.is_looking = reading is None
@@ -248,6 +256,16 @@ class AdaptLoop:
         self.monitor.switched(decision, self._clock.now_s(ts_us))
         self._next_s = None
         self._record(PlanSwitch.of(decision, made))
+
+    def _doubt(self, decision: Decision, asked: Future[Switched], ts_us: int) -> None:
+        """Gives up a plan that is being built for rates that are over."""
+        over = self.monitor.outdated()
+        if over is None or not asked.cancel():
+            return
+        self._changing = None
+        self.monitor.withdrawn()
+        why = f"the rates have changed again while the plan was built ({over})"
+        self._record(PlanSwitch.of(decision, Switched(self._run.events, ts_us, 0), why))
 
     def _give_up(self, decision: Decision, why: str, ts_us: int) -> None:
         self.monitor.given_up(self._clock.now_s(ts_us))

@@ -122,6 +122,10 @@ class AdaptingRuntime(LocalRuntime):
         """Goes on with the changes that were asked for."""
         while self._asked:
             asked, began_s = self._asked[0], time.perf_counter()
+            if asked.made.cancelled():
+                self._asked.popleft()
+                self._changing.give_up()
+                continue
             try:
                 done = self._stepped(asked)
             except DecoPaError as err:  # the old plan stays

@@ -11,7 +11,7 @@ from typing import IO, Any
 
 from cluster.change.outcome import Switched
 from decopa.errors import OutputError
-from decopa.planning.change.monitor import Decision
+from decopa.planning.change.decision import Decision
 from decopa.planning.plan import Plan
 
 

@@ -13,7 +13,8 @@ from costmodel.formulas import ENGINE
 from costmodel.rates import QueryRates
 from costmodel.statistics import Statistics
 from decopa.planning.change.candidates import candidate_plans
-from decopa.planning.change.monitor import Adaptation, Decision, Monitor
+from decopa.planning.change.decision import Decision
+from decopa.planning.change.monitor import Adaptation, Monitor
 from decopa.planning.plan import Plan
 from decopa.planning.predict import predict
 
@@ -35,6 +36,8 @@ class Drifting:
     took_s: float = 2.0
     #: Whether every attempt fails.
     gives_up: bool = False
+    #: When switches were given up because rates had changed again, and why.
+    withdrawn: list[tuple[float, str]] = field(default_factory=list)
     _expected: dict[object, dict[OperatorKey, tuple[float, float, float]]] = field(default_factory=dict)
 
     def play(self, seconds: int) -> list[Decision]:
@@ -47,6 +50,10 @@ class Drifting:
         decisions: list[Decision] = []
         for second in range(seconds + 1):
             self._now = float(second)
+            if pending is not None and (over := self.monitor.outdated()) is not None:
+                self.withdrawn.append((self._now, over))
+                self.monitor.withdrawn()
+                pending = None
             if pending is not None and self._now >= pending[1]:
                 if self.gives_up:
                     self.monitor.given_up(self._now)

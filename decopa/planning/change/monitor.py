@@ -6,9 +6,8 @@ measures and plans, in its own time; `weigh` then decides. `Adaptation` does all
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import networkx as nx
 
@@ -17,6 +16,7 @@ from costmodel.drift.deviation import Deviation
 from costmodel.drift.readings import OperatorKey, Reading, Stretch
 from costmodel.drift.watch import Finding, Suspicion, Watch, WatchRules
 from costmodel.statistics import Statistics
+from decopa.planning.change.decision import Decision, Pending, misjudged
 from decopa.planning.change.elastic import Load, LoadWatch, UnitRange
 from decopa.planning.change.memory import Remembered, seen_by
 from decopa.planning.change.past import Audit, Past, Switched
@@ -30,33 +30,6 @@ _ABOUT = 2.0
 _HORIZON_WINDOWS = 10
 #: What was seen of sub-queries is remembered for so many windows.
 _REMEMBERED_WINDOWS = 100
-
-
-@dataclass(frozen=True)
-class Decision:
-    """Switch to the proposal's plan: on what ground, and because of what change."""
-
-    proposal: Proposal
-    ground: Ground
-    reason: str
-    at_s: float
-    ts_us: int
-    #: Events per window that it was decided with.
-    rates: Mapping[str, float]
-    #: What the old plan did just before, for the audit.
-    before: Stretch | None = None
-
-    @property
-    def plan(self) -> Plan:
-        return self.proposal.plan
-
-    def __str__(self) -> str:
-        now, new = self.proposal.now, self.proposal.new
-        return (
-            f"{self.reason}: the new plan {self.ground.value} "
-            f"(c {now.scaling_factor:.3g} -> {new.scaling_factor:.3g}, "
-            f"rows sent {now.rows_per_s:.4g} -> {new.rows_per_s:.4g} a second)"
-        )
 
 
 class Monitor:
@@ -84,8 +57,10 @@ class Monitor:
         self._watch = self._new_watch(settled=False)
         self._load = LoadWatch()
         self._memory = Remembered()
-        self._pending = False
+        self._pending: Pending | None = None
         self._unaudited: Decision | None = None
+        #: Event time per time when the plan last kept up with the stream.
+        self._usual_speed: float | None = None
         #: Rates that the last switch was decided with but that have turned out to be others.
         self._misjudged: tuple[Finding, ...] = ()
 
@@ -96,8 +71,15 @@ class Monitor:
         recent = self._watch.recent
         if recent is not None and reading.busy_s:
             self._load = self._load.after(reading.at_s, recent.busiest)
+            if recent.busiest <= self._watch_rules.busiest:
+                self._usual_speed = recent.speed
+            elif found is not None and found.urgent and self._catches_up(recent):
+                found = replace(found, urgent=False) if found.findings else None
         self._audit()
-        if self._pending or (self.past.is_cooling(reading.at_s) and not (found is not None and found.urgent)):
+        if self._pending is not None:
+            self._pending = self._pending.after(recent, reading.at_s, self._longest_us)
+            return None
+        if self.past.is_cooling(reading.at_s) and not (found is not None and found.urgent):
             return None
         return (
             found
@@ -105,6 +87,15 @@ class Monitor:
             or self._second_thoughts(reading)
             or self._load_suspicion(reading, recent)
         )
+
+    def _catches_up(self, recent: Stretch) -> bool:
+        """Whether a plan is busy because it works off what a plan before it could not: event time passes faster than
+        it did while a plan kept up. Its delays grow at first, as messages fill its queues."""
+        return self._usual_speed is not None and recent.speed > self._usual_speed
+
+    @property
+    def _longest_us(self) -> int:
+        return _longest_window_us(self.plan)
 
     def _first_thoughts(self, reading: Reading) -> Suspicion | None:
         """The stream has shown what nobody knew when the plan was made."""
@@ -167,8 +158,22 @@ class Monitor:
         if decision is None:
             self.dismiss(suspicion)
         else:
-            self._pending = True
+            self._pending = Pending(decision, tuple(known))
         return decision
+
+    def outdated(self) -> str | None:
+        """Why the plan that is being built is not wanted any more: rates are no longer those that it was chosen for,
+        and with those of now it would not be."""
+        pending = self._pending
+        if pending is None or pending.doubts < self._watch_rules.patience:
+            return None
+        proposal = pending.decision.proposal
+        speed = proposal.speed
+        known = pending.known_now(self._longest_us)
+        now, new = (self.pricing.value(plan, known, speed=speed) for plan in (self.plan, proposal.plan))
+        if replace(proposal, now=now, new=new).ground(self.rules, self._horizon_s(speed)) is not None:
+            return None
+        return ", ".join(map(str, pending.changed))
 
     def dismiss(self, suspicion: Suspicion) -> None:
         """Nothing comes of a suspicion: what has changed is the new reference. A load changes nothing that is compared
@@ -188,8 +193,7 @@ class Monitor:
         if self.past.bars(suspicion.rates, _ABOUT) and not suspicion.urgent:
             return None
         now = self.pricing.value(self.plan, known, speed=speed)
-        lasting_s = _HORIZON_WINDOWS * _longest_window_us(self.plan) / 1e6 / speed
-        horizon_s = max(lasting_s, self.past.horizon_s(self.rules))
+        horizon_s = self._horizon_s(speed)
         found: list[tuple[Proposal, Ground]] = []
         for plan in plans:
             if plan == self.plan:
@@ -209,20 +213,29 @@ class Monitor:
             proposal, ground, str(suspicion), suspicion.at_s, suspicion.ts_us, suspicion.rates, suspicion.since
         )
 
+    def _horizon_s(self, speed: float) -> float:
+        lasting_s = _HORIZON_WINDOWS * self._longest_us / 1e6 / speed
+        return max(lasting_s, self.past.horizon_s(self.rules))
+
     # ----------------------------------------------------------------- results
     def switched(self, decision: Decision, at_s: float) -> None:
         """The new plan has taken over."""
         before, took_s = self.plan, max(0.0, at_s - decision.at_s)
         history_s = decision.proposal.history_s / decision.proposal.speed
         self.past = self.past.after(Switched(at_s, took_s, before, decision.plan, history_s), self.rules)
-        self.plan, self._pending = decision.plan, False
+        self.plan, self._pending = decision.plan, None
         self._unaudited, self._misjudged = decision, ()
         self._watch, self._load = self._new_watch(settled=True), LoadWatch()
 
     def given_up(self, at_s: float) -> None:
         """The switch came to nothing; the old plan stays."""
-        self._pending = False
+        self._pending = None
         self.past = self.past.after_giving_up(at_s, self.rules)
+
+    def withdrawn(self) -> None:
+        """The switch is not wanted any more, see `outdated`: the old plan stays, with the rates of now."""
+        self._pending = None
+        self._watch.rebase()
 
     def taken_up(self, plan: Plan) -> None:
         """The run continues with this plan after a loss: what it did is counted anew, and nothing can be audited."""
@@ -235,7 +248,7 @@ class Monitor:
         if self._unaudited is None or not self._watch.has_reference or after is None:
             return
         decision, self._unaudited = self._unaudited, None
-        self._misjudged = _misjudged(decision.rates, after, _longest_window_us(self.plan))
+        self._misjudged = misjudged(decision.rates, after, self._longest_us)
         if decision.before is None or decision.ground is Ground.FEWER_UNITS:
             return
         proposal = decision.proposal
@@ -305,18 +318,6 @@ def _rank(proposal: Proposal, ground: Ground) -> tuple[int, float]:
 
 def _longest_window_us(plan: Plan) -> int:
     return max(part.query.window_us for part in plan.parts)
-
-
-def _misjudged(rates: Mapping[str, float], after: Stretch, window_us: int) -> tuple[Finding, ...]:
-    """The rates that differ by more than chance and half as much again from those that a switch was decided with."""
-    found = []
-    for name, now in after.rates(window_us).items():
-        expected = rates.get(name, now) * after.windows(window_us)
-        z = 2 * (math.sqrt(after.types[name] + 0.375) - math.sqrt(expected + 0.375))
-        deviation = Deviation(rates.get(name, now), now, z)
-        if deviation.exceeds(1.5, 5):
-            found.append(Finding(f"rate of {name}", deviation))
-    return tuple(found)
 
 
 def _rows(stretch: Stretch) -> float:

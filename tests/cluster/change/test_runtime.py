@@ -38,11 +38,24 @@ class Impatient:
             self.asked = [self._run.change(plan) for plan in PLANS[1:]]
 
 
-def played(**options: Any) -> tuple[list[dict[str, Any]], AdaptingRuntime, list[Future[Switched]]]:
+class Fickle(Impatient):
+    """Does not want the first of them any more once it is being built."""
+
+    def step(self, ts_us: int) -> None:
+        self._steps += 1
+        if self._steps == 10:
+            self.asked.append(self._run.change(PLANS[1]))
+            self.asked[0].cancel()
+            self.asked.append(self._run.change(PLANS[2]))
+
+
+def played(
+    kind: type[Impatient] = Impatient, **options: Any
+) -> tuple[list[dict[str, Any]], AdaptingRuntime, list[Future[Switched]]]:
     loops: list[Impatient] = []
 
     def loop_of(run: Adaptable) -> AdaptLoop:
-        loops.append(Impatient(run))
+        loops.append(kind(run))
         return cast(AdaptLoop, loops[0])
 
     source = open_trace(iter(EVENTS.to_batches(max_chunksize=3)))
@@ -61,6 +74,13 @@ def test_changes_that_are_asked_for_at_once_are_made_one_after_the_other() -> No
     assert len(found) == expected() == len({tuple(match.values()) for match in found})
     first, second = (one.result(0) for one in asked)
     assert 30 <= first.at_event <= second.at_event < 90 and first.seeded and second.seeded
+    assert run.plan == PLANS[2].with_keys
+
+
+def test_a_change_that_nobody_wants_any_more_is_not_made() -> None:
+    found, run, asked = played(Fickle)
+    assert len(found) == expected()
+    assert asked[0].cancelled() and asked[1].result(0).at_event > 30
     assert run.plan == PLANS[2].with_keys
 
 

@@ -132,6 +132,41 @@ def test_after_a_switch_that_was_given_up_the_monitor_tries_again_later() -> Non
     assert all(later - earlier >= 65 for earlier, later in itertools.pairwise(decided))
 
 
+def test_a_plan_that_is_being_built_is_given_up_once_the_rates_it_is_for_are_over() -> None:
+    def rates(second: float) -> Mapping[str, float]:
+        return PHASE_2 if 300 <= second < 360 else PHASE_1
+
+    stream = Drifting(PLAN_1, known(PHASE_1), rates, monitor(PLAN_1), units=4, took_s=400.0)
+    assert len(stream.play(650)) == 1
+    ((when_s, why),) = stream.withdrawn
+    assert 360 < when_s < 375 and ("rate of A" in why or "rate of C" in why)
+    assert stream.plan == PLAN_1 and stream.monitor.past.switches == ()
+
+
+def test_a_plan_that_is_being_built_is_not_given_up_while_it_is_still_the_better_one() -> None:
+    def rates(second: float) -> Mapping[str, float]:
+        return PHASE_1 if second < 300 else {**PHASE_2, "A": 1000.0 if second < 320 else 2000.0}
+
+    stream = Drifting(PLAN_1, known(PHASE_1), rates, monitor(PLAN_1), units=4, took_s=60.0)
+    assert len(stream.play(500)) >= 1
+    assert stream.withdrawn == [] and same_split(stream.monitor.past.switches[0].after, PLAN_2)
+
+
+def looked(at_s: float, event_s: float, busy_s: float, delay_s: float) -> Counters:
+    types = {name: round(rate * event_s) for name, rate in PHASE_1.items()}
+    return Counters(at_s, round(1e6 * event_s), types, busy_s={"q/o1/0": busy_s}, delay_s=delay_s)
+
+
+@pytest.mark.parametrize(("speed", "is_overload"), [(0.5, True), (1.5, False)])
+def test_a_plan_that_works_off_a_backlog_is_busy_but_not_overloaded(speed: float, is_overload: bool) -> None:
+    """Its delays grow while its queues fill, but it is faster than the stream."""
+    watched = monitor(PLAN_1)
+    readings = [looked(float(s), float(s), 0.5 * s, 0.1) for s in range(10)]
+    readings += [looked(10.0 + s, 10 + speed * s, 5.0 + s, 0.1 + 0.2 * s) for s in range(10)]
+    found = [watched.look(reading) for reading in readings]
+    assert any(one is not None and one.urgent for one in found) == is_overload
+
+
 def test_a_switch_that_brings_less_than_half_is_not_repeated_at_these_rates() -> None:
     watched = monitor(PLAN_1)
     rates = {"A": 1000.0, "B": 1000.0, "C": 30.0}
