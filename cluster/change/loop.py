@@ -136,8 +136,7 @@ class AdaptLoop:
         self._ts_us = ts_us
         if self._changing is not None:
             self._follow(*self._changing, ts_us)
-            if self._changing is not None and (self.is_looking or self._is_due(ts_us)):
-                self._look(ts_us)
+            if self._changing is not None and not self._changing[1].running():
                 self._doubt(*self._changing, ts_us)
         elif self._weighing is not None:
             self._decide(self._weighing, ts_us)
@@ -258,7 +257,10 @@ class AdaptLoop:
         self._record(PlanSwitch.of(decision, made))
 
     def _doubt(self, decision: Decision, asked: Future[Switched], ts_us: int) -> None:
-        """Gives up a plan that is being built for rates that are over."""
+        """Looks on until the cut, and gives up a plan that is being built for rates that are over."""
+        if not self.is_looking and not self._is_due(ts_us):
+            return
+        self._look(ts_us)
         over = self.monitor.outdated()
         if over is None or not asked.cancel():
             return

@@ -43,7 +43,8 @@ class Changeable(Protocol):
     def change(self, plan: Plan, begin_us: Mapping[str, int] | None = None) -> Future[Switched]:
         """Asks for another plan. The result comes when it has taken over, or ChangeAbandoned if it could not.
 
-        One change is made at a time, others wait; one whose result is cancelled before its cut is not made. `begin_us`
-        says from when on a new part needs events, by its key; by default as far back as its query looks.
+        One change is made at a time, others wait. One whose result is cancelled before its cut is not made; from its
+        cut on the result is running. `begin_us` says from when on a new part needs events, by its key; by default as
+        far back as its query looks.
         """
         ...
