@@ -69,8 +69,9 @@ class AdaptingChanges(PlanChanges):
         timed: bool,
         waits: bool,
         max_history_bytes: int = DEFAULT_HISTORY_BYTES,
+        most_units: int = 0,
     ) -> None:
-        super().__init__(plan, waits=waits, max_history_bytes=max_history_bytes)
+        super().__init__(plan, waits=waits, max_history_bytes=max_history_bytes, most_units=most_units)
         self._form, self._timed = form, timed
         self._attributes = needed_attributes([bind(part.query, form.schema) for part in plan.parts], form.schema)
         self._thinker = ThreadPoolExecutor(1, "decopa-planning")

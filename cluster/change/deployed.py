@@ -27,8 +27,10 @@ from cluster.change.outcome import ChangeAbandoned, Switched
 from cluster.change.successor import FedBlock, Successor
 from cluster.checkpoint.coordinator import Side
 from cluster.deploy.deployment import Deployment
+from cluster.deploy.kept_actors import kept_actors
 from cluster.feeding import FeedBlock
 from cluster.ray_runtime import operator_reports
+from cluster.ray_session import is_started_here
 from cluster.session import Session, StreamPlace
 from decopa.errors import DecoPaError, DeployError
 from decopa.planning.history import history_us, history_windows
@@ -112,8 +114,10 @@ class PlanChanges:
     """Follows a session (see `cluster.session.Following`) and makes the changes that anyone asks for, one at a time.
 
     With `waits` the stream stands still while a new plan is built: for stored traces that are not paced there is no
-    latency to protect, and less work in total. `told` hears how a change goes, with the actors that this is about: new
-    ones are "starting" and "warming" up, then the old ones are "cutting", and then "retiring".
+    latency to protect, and less work in total. Without, and where nobody else uses this Ray, processes for a new plan
+    are started ahead, for `most_units` if that is more than the plan has. `told` hears how a change goes, with the
+    actors that this is about: new ones are "starting" and "warming" up, then the old ones are "cutting", and then
+    "retiring".
     """
 
     def __init__(
@@ -124,10 +128,11 @@ class PlanChanges:
         keep_us: int = 0,
         max_history_bytes: int = DEFAULT_MAX_BYTES,
         patience_s: float = PATIENCE_S,
+        most_units: int = 0,
         told: Callable[[str, Deployment], None] = lambda phase, deployment: None,
     ) -> None:
         self._plan, self._waits, self._keep_us, self._patience_s = plan, waits, keep_us, patience_s
-        self._max_bytes, self._told = max_history_bytes, told
+        self._max_bytes, self._most_units, self._told = max_history_bytes, most_units, told
         self._requests: deque[_Request] = deque()
         self._ring: BlockRing[FedBlock] | None = None
         self._successor: tuple[Successor, _Request] | None = None
@@ -178,6 +183,7 @@ class PlanChanges:
         self._plan, self._ring = session.deployment.topology.plan, None
         self._began_s = time.monotonic()
         session.follower = self
+        self._prepare()
         if self._interrupted is not None:
             interrupted, self._interrupted = self._interrupted, None
             if interrupted.request.plan == self._plan:
@@ -326,6 +332,13 @@ class PlanChanges:
         made = replace(before, stall_s=stall_s)
         self.made.append(made)
         retiring.request.result.set_result(made)
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Has processes started ahead for the next plan."""
+        keeping = kept_actors()
+        if keeping is not None and not self._waits and is_started_here():
+            keeping.spares.want(self._session.deployment.topology, units=self._most_units)
 
     def _stop(self, old: Deployment, ran_s: float) -> None:
         """Lets go of the actors of a plan that has been replaced, once they have told what they did."""

@@ -25,10 +25,12 @@ from cluster.checkpoint.output import MatchOutput
 from cluster.checkpoint.store import CheckpointStore, Manifest
 from cluster.deploy.deployment import ActorLost, Deployment, Restored
 from cluster.deploy.draining import DrainWatch
+from cluster.deploy.kept_actors import keeping_replaced_actors
 from cluster.deploy.placement import NoRoom, without_lost_pins
 from cluster.feeding import BlockSource
 from cluster.options import Checkpoints, RayOptions
 from cluster.ray_runtime import RayRun, run_report
+from cluster.ray_session import is_started_here
 from cluster.session import Progress, Recording, Session
 from decopa.errors import CheckpointError, DeployError
 from decopa.planning.plan import Plan
@@ -144,7 +146,7 @@ class CheckpointedRuntime:
         """Runs to the end of the stream, from the last complete checkpoint if there is one."""
         self._recorder = recorder
         try:
-            with failures_told_once():
+            with failures_told_once(), keeping_replaced_actors(alone=is_started_here()):
                 return self._run(progress)
         finally:
             if self._changes is not None:

@@ -108,13 +108,13 @@ class Deployment:
     def _start(self) -> None:
         keeping = kept_actors()
         kept = None if keeping is None else keeping.take(self._shape)
-        if kept is None:
-            self._places = Places(self.topology, self._options.placement, self._options.wait_for_nodes_s)
-            self._renew({})
+        if kept is not None:
+            self._places, self._attempt = kept.places, kept.attempt + 1
+            self.sinks, self.units, self.shufflers = dict(kept.sinks), dict(kept.units), dict(kept.shufflers)
+            self._renew(_idle(self.actors))
             return
-        self._places, self._attempt = kept.places, kept.attempt + 1
-        self.sinks, self.units, self.shufflers = dict(kept.sinks), dict(kept.units), dict(kept.shufflers)
-        self._renew(self._idle())
+        self._places = Places(self.topology, self._options.placement, self._options.wait_for_nodes_s)
+        self._renew({} if keeping is None else _idle(keeping.spares.take(self.topology)))
 
     @property
     def _shape(self) -> Hashable:
@@ -133,6 +133,8 @@ class Deployment:
         keeping, shape = kept_actors(), self._shape
         if keeping is None or shape is None or self._places is None:
             return
+        for actor in self.actors.values():
+            actor.rest.remote()
         keeping.put(Ensemble(shape, self._places, self.sinks, self.units, self.shufflers, self._attempt))
         self.sinks, self.units, self.shufflers, self._places = {}, {}, {}, None
 
@@ -147,23 +149,8 @@ class Deployment:
             return False
         self._watches = {}
         self._attempt, self._restored = attempt, restored or Restored({}, {})
-        self._renew(self._idle())
+        self._renew(_idle(self.actors))
         return True
-
-    def _idle(self) -> dict[str, Any]:
-        """The actors that live, once they have finished what they were doing; others are stopped."""
-        calls = {actor.idle.remote(): name for name, actor in self.actors.items()}
-        ready, busy = ray.wait(list(calls), num_returns=len(calls), timeout=_RENEWAL_PATIENCE_S, fetch_local=False)
-        living = {}
-        for call in ready:
-            try:
-                ray.get(call)
-            except (RayTaskError, *_LOSSES):
-                continue
-            living[calls[call]] = self.actors[calls[call]]
-        for call in busy:
-            ray.kill(self.actors[calls[call]], no_restart=True)
-        return living
 
     def _renew(self, living: Mapping[str, Any]) -> None:
         """Actors for this attempt: those that live are reset, the others are made."""
@@ -364,6 +351,24 @@ class Deployment:
         if self._places is not None:
             self._places.release()
             self._places = None
+
+
+def _idle(actors: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that live, once they have finished what they were doing; others are stopped."""
+    if not actors:
+        return {}
+    calls = {actor.idle.remote(): name for name, actor in actors.items()}
+    ready, busy = ray.wait(list(calls), num_returns=len(calls), timeout=_RENEWAL_PATIENCE_S, fetch_local=False)
+    living = {}
+    for call in ready:
+        try:
+            ray.get(call)
+        except (RayTaskError, *_LOSSES):
+            continue
+        living[calls[call]] = actors[calls[call]]
+    for call in busy:
+        ray.kill(actors[calls[call]], no_restart=True)
+    return living
 
 
 def receivers_first(topology: Topology) -> list[UnitProcess]:

@@ -15,6 +15,7 @@ from typing import Any
 import ray
 
 from cluster.deploy.placement import Places
+from cluster.deploy.spares import Spares
 
 
 @dataclass(frozen=True)
@@ -36,11 +37,12 @@ class Ensemble:
 
 
 class KeptActors:
-    """Those of the last run, until the next one begins."""
+    """Those of the last run, until the next one begins, and spare ones."""
 
     def __init__(self) -> None:
         self._ensemble: Ensemble | None = None
         self._lock = threading.Lock()
+        self.spares = Spares()
 
     def put(self, ensemble: Ensemble | None) -> None:
         """Keeps these in place of those before, which are stopped."""
@@ -58,6 +60,10 @@ class KeptActors:
             return kept
         kept.stop()
         return None
+
+    def stop(self) -> None:
+        self.put(None)
+        self.spares.stop()
 
 
 _sessions: list[KeptActors] = []
@@ -77,7 +83,7 @@ def keeping_actors() -> Iterator[None]:
         yield
     finally:
         _sessions.remove(mine)
-        mine.put(None)
+        mine.stop()
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
+import pyarrow as pa
 import ray
 
 from decopa.errors import DecoPaError, DeployError
@@ -103,19 +104,30 @@ class Shell:
 
         What is still on its way from the attempt before carries that one's number and is dropped.
         """
-        self._ended.set()  # whoever waits for something of the attempt before learns that it will not come
+        self._leave()
+        type(self).__init__(self, setup)  # type: ignore[call-arg]  # every actor is made of its setup alone
+
+    def rest(self) -> None:
+        """Nobody wants what is held here any more, but perhaps the process: it holds nothing until it is `reset`."""
+        self._leave()
+        resting = vars(Shell(self.name, self._title))
+        for attribute in vars(self).keys() - resting.keys():
+            delattr(self, attribute)
+        vars(self).update(resting)
+        _let_go()
+        pa.default_memory_pool().release_unused()
+
+    def _leave(self) -> None:
+        self._ended.set()  # whoever waits for something of this attempt learns that it will not come
         if self._metrics is not None:
             self._metrics.stop()
-        type(self).__init__(self, setup)  # type: ignore[call-arg]  # every actor is made of its setup alone
 
     def greet(self) -> None:
         """The last thing before the run: what is in memory now, above all what was imported, is there to stay.
 
         Python would go through all of it again and again in search of garbage, for some 60 ms each time.
         """
-        if gc.get_freeze_count():  # a process that has begun anew has what is left of the attempt before
-            gc.unfreeze()
-            gc.collect()
+        _let_go()  # a process that has begun anew has what is left of the attempt before
         gc.freeze()
 
     def born(self) -> float:
@@ -144,3 +156,10 @@ class Shell:
 
     def end(self) -> None:
         self._ended.set()
+
+
+def _let_go() -> None:
+    """Frees what nobody holds any more, if objects were kept from being looked at, see `Shell.greet`."""
+    if gc.get_freeze_count():
+        gc.unfreeze()
+        gc.collect()

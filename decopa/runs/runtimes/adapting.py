@@ -70,6 +70,7 @@ def adapting_changes(
         timed=not unpaced,
         waits=unpaced,
         max_history_bytes=adapt.max_history_bytes,
+        most_units=0 if adapt.units is None else adapt.units[1],
     )
 
 
