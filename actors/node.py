@@ -38,6 +38,7 @@ class UnitNode:
     """A process that hosts units.
 
     If `outlet` says that roots keep what they find, `takers` have it, by part; the sink then hears of watermarks only.
+    `cut` takes what the units hold at a barrier, by its number, if that is `wanted`.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class UnitNode:
         clock: Clock,
         attempt: int = 0,
         cut: Callable[[int, bytes], None] | None = None,
+        wanted: Callable[[], bool] = lambda: True,
         state: bytes | None = None,
         outlet: OutletSpec | None = None,
     ) -> None:
@@ -62,7 +64,7 @@ class UnitNode:
         self._codecs = codecs = Codecs(plan, form.schema, self._strings)
         self._lanes = topology.incoming(name)
         self._inbox = Inbox(self._lanes, deliver=self._deliver, cut=self._cut, attempt=attempt)
-        self._on_cut = cut
+        self._on_cut, self._wanted = cut, wanted
         self._outbox = Outbox(name, topology, codecs.codec, send=send, policy=policy, clock=clock)
         self._nothing_waits = True
         self._window_us = max(plan.parts[part].query.window_us for part in process.parts)
@@ -146,7 +148,7 @@ class UnitNode:
         """All that came before the barrier has been worked on: sends it on, with the barrier behind it."""
         self._host.catch_up()
         self._outbox.flush(barrier=number)
-        if self._on_cut is None:  # nobody wants what is held here
+        if self._on_cut is None or not self._wanted():
             return
         states = [
             self._states[part].encode(UnitsState(self._states[part].key, copy, group))

@@ -9,7 +9,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -86,6 +86,8 @@ class UnitShell(Shell):
         super().__init__(setup.name, setup.title)
         self._interpret, self._emulation, self._store = setup.interpret, setup.emulation, setup.store
         self._attempt = setup.attempt
+        #: Whether somebody has asked what is held at the next barrier, where nothing is stored.
+        self._is_asked = threading.Event()
         # One thread: states are written in the order of their checkpoints, while the unit goes on.
         self._writer = ThreadPoolExecutor(1)
         self._stored: KeptResults[Any] = KeptResults()
@@ -101,7 +103,8 @@ class UnitShell(Shell):
                 policy=setup.policy,
                 clock=time.monotonic,
                 attempt=setup.attempt,
-                cut=None if setup.store is None else self._cut,
+                cut=self._cut,
+                wanted=self._is_wanted,
                 state=setup.state,
                 outlet=setup.outlet,
             )
@@ -134,8 +137,14 @@ class UnitShell(Shell):
             return self._node.outcomes
 
     @ray.method(concurrency_group=CONTROL)
+    def keep_next(self) -> None:
+        """Where nothing is stored: what is held at the next barrier will be asked for with `stored`."""
+        self._is_asked.set()
+
+    @ray.method(concurrency_group=CONTROL)
     def stored(self, number: int) -> Any:
-        """What was written for a checkpoint, once it is; raises if writing or the unit has failed."""
+        """What was written for a checkpoint, once it is; raises if writing or the unit has failed. Where nothing is
+        stored, what was held at that barrier."""
         return self._stored.wait(number, self._ended).result()
 
     @ray.method(concurrency_group=CONTROL)
@@ -148,9 +157,16 @@ class UnitShell(Shell):
             self._metrics.publish()
         return self._status()
 
+    def _is_wanted(self) -> bool:
+        return self._store is not None or self._is_asked.is_set()
+
     def _cut(self, number: int, state: bytes) -> None:
-        assert self._store is not None
-        writing = self._writer.submit(self._store.write_state, number, self.name, state, self._attempt)
+        self._is_asked.clear()
+        writing: Future[Any] = Future()
+        if self._store is None:
+            writing.set_result(state)
+        else:
+            writing = self._writer.submit(self._store.write_state, number, self.name, state, self._attempt)
         self._stored.put(number, writing)
 
     def _status(self) -> UnitStatus:

@@ -15,7 +15,8 @@ import ray
 from ray.exceptions import RayError
 
 from actors.latency import LatencyHistogram
-from cluster.change.deployed import Cutting, PlanChanges
+from cluster.change.cutting import Cutting
+from cluster.change.deployed import PlanChanges
 from cluster.change.loop import Adaptable, AdaptLoop, InBackground
 from cluster.change.successor import FedBlock
 from cluster.deploy.deployment import Deployment

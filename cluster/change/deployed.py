@@ -16,24 +16,25 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import ray
 
 from actors.reports import OperatorReport
 from actors.sinks.outlet import check_rows_only
+from cluster.change.cutting import Cutting
 from cluster.change.history import DEFAULT_MAX_BYTES, BlockRing, HistoryGone
 from cluster.change.outcome import ChangeAbandoned, Switched
 from cluster.change.successor import FedBlock, Successor
-from cluster.checkpoint.coordinator import Side
+from cluster.checkpoint.restoring import can_follow
 from cluster.deploy.deployment import Deployment
 from cluster.deploy.kept_actors import kept_actors
 from cluster.feeding import FeedBlock
 from cluster.ray_runtime import operator_reports
 from cluster.ray_session import is_started_here
-from cluster.session import Session, StreamPlace
+from cluster.session import Session
 from decopa.errors import DecoPaError, DeployError
-from decopa.planning.history import history_us, history_windows
+from decopa.planning.history import history_us, history_windows, uncertain_windows
 from decopa.planning.plan import Plan
 from decopa.planning.validate import check_structure
 from shuffler.routing.table import NOTHING_YET
@@ -46,40 +47,8 @@ _SHORT_WAIT_S = 0.01
 _LOOK_S = 0.005
 #: How long a stream that waits for its new plan waits for places, which others may hold for long.
 _PLACING_S = 2.0
-
-
-class Cutting(Protocol):
-    """How plans are cut, with checkpoints or without."""
-
-    def check(self, old: Plan, new: Plan) -> None:
-        """Raises if one plan cannot follow the other here."""
-        ...
-
-    #: Whether a new plan waits for a cut: nothing that would delay it should begin.
-    wanted: bool
-
-    @property
-    def can_cut(self) -> bool:
-        """Whether a cut may be made now."""
-        ...
-
-    @property
-    def obstacle(self) -> str | None:
-        """Why no cut can be made for the time being, if that is so."""
-        ...
-
-    def cut(self, place: StreamPlace, watermark_us: int, new: Side) -> list[Any]:
-        """Cuts both sides here; returns calls that are done when all processes of the new side have passed the cut."""
-        ...
-
-    def is_done_with(self, deployment: Deployment) -> bool:
-        """Whether everything before the cut has been taken from these actors."""
-        ...
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether no cut is under way."""
-        ...
+#: A new plan is fed again with events that came within this time: that takes less than to deal out what units hold.
+CARRY_AFTER_S = 2.0
 
 
 @dataclass
@@ -117,7 +86,8 @@ class PlanChanges:
     latency to protect, and less work in total. Without, and where nobody else uses this Ray, processes for a new plan
     are started ahead, for `most_units` if that is more than the plan has. `told` hears how a change goes, with the
     actors that this is about: new ones are "starting" and "warming" up, then the old ones are "cutting", and then
-    "retiring".
+    "retiring". A plan that has the same operators on other units takes over what they hold if the events that it would
+    have to work on again came within more than `carry_after_s`, or are not here any more.
     """
 
     def __init__(
@@ -129,10 +99,12 @@ class PlanChanges:
         max_history_bytes: int = DEFAULT_MAX_BYTES,
         patience_s: float = PATIENCE_S,
         most_units: int = 0,
+        carry_after_s: float = CARRY_AFTER_S,
         told: Callable[[str, Deployment], None] = lambda phase, deployment: None,
     ) -> None:
         self._plan, self._waits, self._keep_us, self._patience_s = plan, waits, keep_us, patience_s
         self._max_bytes, self._most_units, self._told = max_history_bytes, most_units, told
+        self._carry_after_s = carry_after_s
         self._requests: deque[_Request] = deque()
         self._ring: BlockRing[FedBlock] | None = None
         self._successor: tuple[Successor, _Request] | None = None
@@ -214,7 +186,7 @@ class PlanChanges:
     # ------------------------------------------------------------- while it runs
 
     def fed(self, block: FeedBlock, ordinal: int, number: int) -> None:
-        one = FedBlock(block, ordinal, number)
+        one = FedBlock(block, ordinal, number, time.monotonic())
         if self._ring is None:
             # Where a run was taken up in the middle of the stream, what came before is not here.
             gone_us = NOTHING_YET if ordinal == 0 else block.first_ts
@@ -237,13 +209,15 @@ class PlanChanges:
         began_s = time.perf_counter()
         while self._successor is not None:
             successor, request = self._successor
-            self._cutting.wanted = successor.is_near
+            self._cutting.wanted = successor.is_near or successor.is_reading
             if request.result.cancelled():
                 self._abandon("nobody wants it any more")
             elif successor.failure is not None:
                 self._abandon(str(successor.failure), successor.failure)
             elif self._cutting.obstacle is not None:
                 self._abandon(self._cutting.obstacle)
+            elif successor.wants_states and self._cutting.can_cut:
+                successor.take_states()
             elif not tied and self._cutting.can_cut and successor.is_level(_SHORT_WAIT_S if successor.is_near else 0.0):
                 self._cut(successor, request, began_s)
             elif successor.age_s > self._patience_s:
@@ -254,6 +228,7 @@ class PlanChanges:
                 return
 
     def step(self) -> None:
+        self._cutting.look()
         retiring = self._retiring
         if retiring is None:
             return
@@ -275,7 +250,7 @@ class PlanChanges:
     def ended(self) -> None:
         if self._successor is not None:
             self._abandon("the stream ended before the new plan took over")
-        while self._retiring is not None:
+        while self._retiring is not None or not self._cutting.is_settled:
             self._session.idle(_LOOK_S)
 
     def _begin(self, request: _Request) -> None:
@@ -289,12 +264,26 @@ class PlanChanges:
             check_rows_only(plan, "a run whose plan may change")
             self._cutting.check(self._plan, plan)
             history = self._history(plan, request.begin_us)
-            deployment, place = self._deploy(plan), self._session.place
-            self._successor = Successor(deployment, history, place, self._told, tuple(self._stopping)), request
+            successor = Successor(
+                self._deploy(plan), history, self._session, self._cutting, self._told, tuple(self._stopping)
+            )
+            self._successor = successor, request
         except DecoPaError as err:
             request.result.set_exception(err)
 
-    def _history(self, plan: Plan, begin_us: Mapping[str, int]) -> list[FedBlock]:
+    def _history(self, plan: Plan, begin_us: Mapping[str, int]) -> list[FedBlock] | None:
+        """The events that the plan is built from; None if it takes over what the units of the running plan hold."""
+        carries = not begin_us and may_carry(self._plan, plan)
+        try:
+            history = self._events_for(plan, begin_us)
+        except HistoryGone:
+            if not carries:
+                raise
+            return None
+        long_s = time.monotonic() - history[0].at_s if history else 0.0
+        return None if carries and long_s > self._carry_after_s else history
+
+    def _events_for(self, plan: Plan, begin_us: Mapping[str, int]) -> list[FedBlock]:
         if self._ring is None:
             if self._session.events:
                 raise HistoryGone(
@@ -322,6 +311,7 @@ class PlanChanges:
             successor.seeded,
             warm_up_s=now_s - request.asked_s,
             pause_s=time.perf_counter() - began_s,
+            carried=successor.carries,
         )
         self._retiring = _Retiring(new, request, now_s, passing, switched)
         self._told("cutting", new.deployment)
@@ -364,3 +354,9 @@ class PlanChanges:
         self._cutting.wanted = False
         self._later(successor.abandon)
         request.fail(f"the plan was not changed: {reason}", cause)
+
+
+def may_carry(old: Plan, new: Plan) -> bool:
+    """Whether units of the new plan can begin with what those of the old one hold. Where plans report a match at
+    different moments, nobody could tell from it which ones are out."""
+    return can_follow(old, new) and not any(uncertain_windows(part.query) for part in old.parts)

@@ -20,8 +20,9 @@ class Switched:
     """A change that was made, at a cut in the stream.
 
     `at_event` events lie before the cut, and `at_us` is the watermark of both plans there. `seeded` events were worked
-    on again to build the new plan, which took `warm_up_s` from the request to the cut. No event was fed for `pause_s`.
-    The new plan had passed the cut in all its processes `stall_s` after it.
+    on again to build the new plan; none where it `carried` over what the units of the old one held. It took `warm_up_s`
+    from the request to the cut. No event was fed for `pause_s`. The new plan had passed the cut in all its processes
+    `stall_s` after it.
     """
 
     at_event: int
@@ -30,6 +31,7 @@ class Switched:
     warm_up_s: float = 0.0
     pause_s: float = 0.0
     stall_s: float = 0.0
+    carried: bool = False
 
 
 class Changeable(Protocol):

@@ -58,9 +58,16 @@ class LiveCut(DriverCut):
         with self._taking:
             return self._deployment if self.is_settled and self._deployment is not self.asked else None
 
+    def add(self, found: Mapping[str, pa.Table]) -> None:
+        with self._taking:
+            super().add(found)
+
     def released(self, found: Mapping[str, pa.Table], watermark_us: int) -> dict[str, pa.Table]:
         with self._taking:
-            return super().released(found, watermark_us)
+            if self.is_settled:
+                return super().released(found, watermark_us)
+            self.add(found)  # earlier matches are on their way to the driver
+            return {}
 
 
 class ChangingRayLive(RayLive):

@@ -1,4 +1,8 @@
-"""Successor: another plan that is built beside the running one, in a thread of its own."""
+"""Successor: another plan that is built beside the running one, in a thread of its own.
+
+It begins with the last windows of events, or, where it has the operators of the running plan on other units, with what
+those hold: then it need not work on any event again, however long the windows are.
+"""
 
 from __future__ import annotations
 
@@ -6,32 +10,38 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
+from cluster.change.cutting import Telling
 from cluster.checkpoint.coordinator import Side
+from cluster.checkpoint.restoring import Snapshot, restored
 from cluster.deploy.deployment import Deployment
 from cluster.deploy.draining import DrainWatch
 from cluster.feeding import FeedBlock
-from cluster.session import Session, StreamPlace
+from cluster.session import Session
 from shuffler.source.pacing import Replay
 from shuffler.source.stored_rows import StoredRows
 
 #: How long to wait for the thread of a successor that nobody wants any more.
 _LEAVE_S = 10.0
+#: How often to look whether states are there.
+_LOOK_S = 0.005
 #: Bytes of a row that the driver holds a reference to; its size is not known here. And of a place in a file.
 _ROW_BYTES, _PLACE_BYTES = 64, 256
 
 
 @dataclass(frozen=True, slots=True)
 class FedBlock:
-    """A block that was fed, with the ordinal of its first event and its number."""
+    """A block that was fed, with the ordinal of its first event and its number, and when (as `time.monotonic`)."""
 
     block: FeedBlock
     ordinal: int
     number: int
+    at_s: float
 
     @property
     def size(self) -> int:
@@ -51,17 +61,22 @@ class Successor:
     def __init__(
         self,
         deployment: Deployment,
-        history: Sequence[FedBlock],
-        place: StreamPlace,
+        history: Sequence[FedBlock] | None,
+        running: Session,
+        telling: Telling,
         told: Callable[[str, Deployment], None],
         after: Sequence[threading.Thread] = (),
     ) -> None:
-        """`place` is where the running plan is, after the blocks of the history. `told` hears that the actors are
+        """Without a `history` it begins with what the `running` plan holds. `told` hears that the actors are
         "starting", and that the plan is "warming" up. It begins `after` those who let go of the actors of plans before,
         whose places, or processes, it may need."""
         self._deployment, self._told, self._after = deployment, told, after
-        self._waiting = deque(history)
-        self._begins = (history[0].ordinal, history[0].number) if history else (place.events, place.blocks)
+        self._running, self._telling, self._carries = running, telling, history is None
+        self._waiting = deque(history or ())
+        self._begins = (history[0].ordinal, history[0].number) if history else (running.events, running.blocks)
+        self._states: Future[Snapshot] | None = None
+        #: Whether it waits for `take_states`, and whether others should not write anything until it has read these.
+        self.wants_states = self.is_reading = False
         self._session: Session | None = None
         self._side: Side | None = None
         self._changed = threading.Condition()
@@ -71,7 +86,7 @@ class Successor:
         self._failure: BaseException | None = None
         self._began_s = time.monotonic()
         #: Events that it was fed although the running plan had worked on them before it was asked for.
-        self.seeded = sum(one.block.rows for one in history)
+        self.seeded = sum(one.block.rows for one in history or ())
         self._thread = threading.Thread(target=self._build, name="decopa-successor", daemon=True)
         self._thread.start()
 
@@ -86,6 +101,11 @@ class Successor:
         return self._settled and len(self._waiting) < 2
 
     @property
+    def carries(self) -> bool:
+        """Whether it begins with what the running plan holds."""
+        return self._carries
+
+    @property
     def age_s(self) -> float:
         return time.monotonic() - self._began_s
 
@@ -94,6 +114,14 @@ class Successor:
         with self._changed:
             self._waiting.append(fed)
             self._idle = False
+            self._changed.notify_all()
+
+    def take_states(self) -> None:
+        """It has all that the running plan holds here, between two blocks."""
+        with self._changed:
+            self.wants_states, self.is_reading = False, True
+            self._waiting.clear()  # these events are in what the plan holds
+            self._states = self._telling.states(self._running.place)
             self._changed.notify_all()
 
     def is_level(self, patience_s: float = 0.0) -> bool:
@@ -137,6 +165,8 @@ class Successor:
                 self._deployment.topology.plan.to_json(),
                 DrainWatch(self._deployment.node_ids()).leaving,
             )
+            if self._carries:
+                self._carry_over(session)
             session.go_on_from(*self._begins)
             self._told("warming", self._deployment)
             while (fed := self._next()) is not None:
@@ -160,6 +190,24 @@ class Successor:
                 self._changed.notify_all()
         if self._abandoned:
             self._deployment.stop()
+
+    def _carry_over(self, session: Session) -> None:
+        """Has the actors, which are up, begin with what those of the running plan hold."""
+        self._telling.prepare_states(self._running.deployment)
+        with self._changed:
+            self.wants_states = True
+            self._changed.wait_for(lambda: self._left or self._states is not None)
+        self._check_wanted()
+        assert self._states is not None
+        while not self._states.done():
+            self._check_wanted()
+            time.sleep(_LOOK_S)
+        snapshot = self._states.result()
+        found = restored(snapshot, self._deployment.topology, self._deployment.form, counted=False)
+        self.is_reading = False
+        self._begins = snapshot.place.events, snapshot.place.blocks
+        self._deployment.begin_with(found)
+        session.await_actors()
 
     def _next(self) -> FedBlock | None:
         """The next block to feed; None once nobody wants it any more."""

@@ -19,6 +19,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,10 +28,11 @@ import ray
 
 from actors.state.codec import ShufflerState, encode_shuffler
 from cluster.checkpoint.output import MatchOutput
+from cluster.checkpoint.restoring import Snapshot, snapshot_of
 from cluster.checkpoint.store import CheckpointStore, Manifest, NotWritten, StoredState
 from cluster.deploy.deployment import Deployment
 from cluster.session import StreamPlace
-from decopa.errors import CheckpointError, DeployError, OutputError
+from decopa.errors import CheckpointError, DecoPaError, DeployError, OutputError
 from decopa.planning.history import uncertain_windows
 from decopa.planning.plan import Plan
 from shuffler.routing.table import NOTHING_YET
@@ -123,6 +125,8 @@ class Coordinator:
         self.progressed_s = 0.0
         #: The checkpoint after which the run moves away from a node, and that node.
         self._last: tuple[int, str] | None = None
+        #: A checkpoint that somebody wants to read, by its number.
+        self._asked: tuple[int, Future[Snapshot]] | None = None
 
     def step(self, place: StreamPlace) -> None:
         """Called now and then with the place in the stream: begins a checkpoint that is due, ends one that is done.
@@ -182,6 +186,17 @@ class Coordinator:
         calls = self._begin(place, watermark_us, muted=True).calls
         return [call for call, name in calls.items() if name in new.deployment.sinks]
 
+    def prepare_states(self, deployment: Deployment) -> None:
+        """Units tell what they hold at every checkpoint."""
+
+    def states(self, place: StreamPlace) -> Future[Snapshot]:
+        """Makes a checkpoint here; the result is what it holds."""
+        self._asked = self._begin(place).number, Future()
+        return self._asked[1]
+
+    def look(self) -> None:
+        """Everything happens in `step`."""
+
     def is_done_with(self, deployment: Deployment) -> bool:
         """Whether nothing is wanted of these actors any more."""
         return self._side.deployment is not deployment and not any(
@@ -239,13 +254,14 @@ class Coordinator:
             position = pending.place.position
             if position is not None:
                 states[SOURCE] = self._store.write_state(pending.number, SOURCE, position.encode(), self._attempt)
-            part = self._commit(pending.side, pending.number, pending.place, states, tables, finished=False)
+            manifest, part = self._commit(pending.side, pending.number, pending.place, states, tables, finished=False)
         except (NotWritten, OutputError) as err:
             self._give_up(pending.number, tables, err)
         else:
             # A live stream may pause for long: then one checkpoint is enough.
             self._settled_at = pending.place
             self._publish(part)
+            self._answer(pending.number, manifest)
             self.progressed_s = time.monotonic()
             self.durations_s.append(self.progressed_s - self._begun_at)
             if self._last is not None and self._last[0] == pending.number:
@@ -256,7 +272,7 @@ class Coordinator:
         while True:
             tables = self._with_unpublished(last)
             try:
-                part = self._commit(self._side, self.next, place, {}, tables, finished=True)
+                _, part = self._commit(self._side, self.next, place, {}, tables, finished=True)
                 break
             except (NotWritten, OutputError) as err:
                 self._give_up(self.next, tables, err)
@@ -265,6 +281,16 @@ class Coordinator:
                 time.sleep(self._wait_s)
         self._publish(part)
         self._output.finish()
+
+    def _answer(self, number: int, found: Manifest | DecoPaError) -> None:
+        """Tells whoever wants to read this checkpoint that it is there, or why not."""
+        if self._asked is None or self._asked[0] != number:
+            return
+        (_, asked), self._asked = self._asked, None
+        if isinstance(found, Manifest):
+            asked.set_result(snapshot_of(self._store, found))
+        else:
+            asked.set_exception(found)
 
     def _with_unpublished(self, tables: Sequence[pa.Table]) -> list[pa.Table]:
         if self._unpublished is None:
@@ -282,6 +308,7 @@ class Coordinator:
         if self._store.discard(number):
             self._output.unstage(number)
         self._failures += 1
+        self._answer(number, failure)
         if self._failures > self._retries:
             raise CheckpointError(
                 f"{failure}; {self._failures} checkpoints in a row could not be written. Everything up to checkpoint "
@@ -297,22 +324,21 @@ class Coordinator:
         tables: Sequence[pa.Table],
         *,
         finished: bool,
-    ) -> str | None:
-        """Stages the matches and completes the checkpoint; returns the name of the part that is to be published."""
+    ) -> tuple[Manifest, str | None]:
+        """Stages the matches and completes the checkpoint; returns it, and the name of the part to be published."""
         self._store.check_attempt(self._attempt)  # who was taken for dead must not touch what others have staged
         matches = self._merge(tables)
         part = self._output.stage(number, matches)
         parts = self.published.parts if part is None else (*self.published.parts, part)
         total = self.published.matches + matches.num_rows
         shufflers = side.deployment.topology.shufflers
-        self._store.commit(
-            Manifest(
-                number, self._attempt, side.plan, shufflers, place.events, place.blocks, states, parts, total, finished
-            )
+        manifest = Manifest(
+            number, self._attempt, side.plan, shufflers, place.events, place.blocks, states, parts, total, finished
         )
+        self._store.commit(manifest)
         self.committed_plan = side.plan
         self.published = Published(number, parts, total)
-        return part
+        return manifest, part
 
     def _publish(self, part: str | None) -> None:
         self._unpublished, self._failures = None, 0

@@ -17,11 +17,9 @@ from typing import Any, Protocol
 
 from actors.group import Limits
 from actors.sinks.outlet import check_rows_only
-from actors.state.codec import UnitsCodec, UnitsState, decode_shuffler, part_key
-from actors.state.host import decode_host, encode_host
-from actors.state.migrate import check_rescalable, rescale, rescale_feeders
 from cluster.checkpoint.coordinator import SOURCE, Coordinator, Merge, NodeLeaving, Published, Side
 from cluster.checkpoint.output import MatchOutput
+from cluster.checkpoint.restoring import can_follow, restored, snapshot_of
 from cluster.checkpoint.store import CheckpointStore, Manifest
 from cluster.deploy.deployment import ActorLost, Deployment, Restored
 from cluster.deploy.draining import DrainWatch
@@ -39,8 +37,6 @@ from decopa.query.binding import bind
 from shuffler.exchange.codecs import needed_attributes
 from shuffler.exchange.ray_links import PeerFailed
 from shuffler.routing.topology import Topology
-from shuffler.rows.events import EventFormat
-from shuffler.rows.strings import StringPool
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.2, 10.0
 #: How long a run that has lost a node waits for places, unless it was told: launchers start lost nodes again.
@@ -204,14 +200,14 @@ class CheckpointedRuntime:
         saved = None
         if manifest is not None and SOURCE in manifest.states:
             saved = self._store.read_state(manifest, SOURCE)
-        restored = None
+        found = None
         if manifest is not None:
             saved_plan = Plan.from_json(manifest.plan)
             if saved_plan.queries == self._plan.queries and not can_follow(saved_plan, self._plan):
                 # The checkpoint of the plan that had taken over is damaged, so its predecessor goes on.
                 self._plan, self.topology = saved_plan, self._topology_of(saved_plan)
-            restored = restore(self._store, manifest, self.topology, self._source.format)
-        deployment = self._deploy(attempt, restored, elsewhere=lost is not None)
+            found = restored(snapshot_of(self._store, manifest), self.topology, self._source.format)
+        deployment = self._deploy(attempt, found, elsewhere=lost is not None)
         session = Session(deployment, progress)
         session.go_on_from(*((0, 0) if manifest is None else (manifest.events, manifest.blocks)))
         session.await_actors()
@@ -316,57 +312,3 @@ def failures_told_once() -> Iterator[None]:
     finally:
         if before is None:
             del os.environ[name]
-
-
-def can_follow(saved: Plan, plan: Plan) -> bool:
-    """Whether a run of `plan` can begin with a checkpoint of a run of `saved`: the same, or other numbers of units."""
-    if saved == plan:
-        return True
-    before = dict(zip(saved.keys, Topology(saved).routing, strict=True))
-    try:
-        for key, table in zip(plan.keys, Topology(plan).routing, strict=True):
-            check_rescalable(before[key], table)
-    except (KeyError, CheckpointError):
-        return False
-    return True
-
-
-def restore(store: CheckpointStore, manifest: Manifest, topology: Topology, form: EventFormat) -> Restored:
-    """What every process held at the checkpoint; dealt out anew if the plan has another number of units now."""
-    saved = Topology(Plan.from_json(manifest.plan), manifest.shufflers)
-    payloads = {name: store.read_state(manifest, name) for name in manifest.states}
-    if saved.plan == topology.plan and saved.shufflers == topology.shufflers:
-        units = {process.name: payloads[process.name] for process in topology.units}
-        feeders = {
-            name: decode_shuffler(topology.routing, payloads[key], name, verified=True, keys=topology.titles).feeders
-            for name, key in zip(topology.shuffler_names, topology.shuffler_keys, strict=True)
-        }
-        return Restored(units, feeders)
-    return _rescaled(saved, topology, form, payloads)
-
-
-def _rescaled(old: Topology, new: Topology, form: EventFormat, payloads: dict[str, bytes]) -> Restored:
-    if sorted(old.titles) != sorted(new.titles):
-        raise CheckpointError("the checkpoint is of other queries; go on with those")
-    shufflers = [
-        decode_shuffler(old.routing, payloads[name], name, verified=True, keys=old.titles) for name in old.shuffler_keys
-    ]
-    saved: dict[str, list[Any]] = {key: [] for key in old.titles}
-    for process in old.units:
-        for content in decode_host(payloads[process.name], f"the checkpoint of {process.name}", verified=True):
-            saved[part_key(content, process.name, old.titles)].append(content)
-    dealt: dict[int, bytes] = {}
-    feeders: list[tuple[Any, ...]] = [() for _ in range(new.shufflers)]
-    for part, after in enumerate(new.routing):
-        key = new.titles[part]
-        place = old.titles.index(key)
-        before, strings = old.routing[place], StringPool()
-        bound = bind(after.plan.query, form.schema)
-        codec = UnitsCodec(before, bound, strings, key=key, place=place)
-        groups = [codec.decode(one, f"the checkpoint of {key}", verified=True).group for one in saved[key]]
-        state = UnitsState(key, 0, rescale(before, after, groups))
-        dealt[part] = UnitsCodec(after, bound, strings, key=key, place=part).encode(state)
-        more = rescale_feeders(before, after, [shuffler.feeders[place] for shuffler in shufflers])
-        feeders = [(*mine, one) for mine, one in zip(feeders, more, strict=True)]
-    units = {process.name: encode_host([dealt[part] for part in new.held_by(process)]) for process in new.units}
-    return Restored(units, dict(zip(new.shuffler_names, feeders, strict=True)))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import ray
-from ray.exceptions import ActorUnschedulableError, GetTimeoutError, ObjectLostError, RayActorError, RayTaskError
+from ray.exceptions import GetTimeoutError, RayTaskError
 
 from actors.columnar.jit import is_interpreted
 from actors.emulation import Emulation
@@ -17,6 +17,7 @@ from actors.group import Limits
 from actors.ray_unit import UNIT_CLASSES, Sink, SinkSetup, SinkStatus, StateStore, UnitSetup, UnitStatus
 from actors.sinks.outlet import OutletSpec
 from cluster.deploy.kept_actors import Ensemble, kept_actors
+from cluster.deploy.living import LOSSES, living
 from cluster.deploy.placement import Places, alive_nodes
 from cluster.options import RayOptions
 from costmodel.capacity import Capacity
@@ -32,12 +33,8 @@ from shuffler.rows.events import EventFormat
 
 #: How long to wait for the actor that failed to say so, once its peers have noticed.
 _CAUSE_PATIENCE_S = 5.0
-#: An actor that has not finished what it is doing by then is not kept for another attempt.
-_RENEWAL_PATIENCE_S = 2.0
 #: Units that a message names of a process with many.
 _MOST_NAMED = 4
-#: What tells that an actor is gone, or that the node is that it had to be on, or a result with its node.
-_LOSSES = (RayActorError, ActorUnschedulableError, ObjectLostError)
 
 
 class ActorLost(DeployError):
@@ -102,6 +99,10 @@ class Deployment:
             self.stop()
 
     @property
+    def form(self) -> EventFormat:
+        return self._form
+
+    @property
     def actors(self) -> dict[str, Any]:
         return {**self.sinks, **self.units, **self.shufflers}
 
@@ -111,10 +112,10 @@ class Deployment:
         if kept is not None:
             self._places, self._attempt = kept.places, kept.attempt + 1
             self.sinks, self.units, self.shufflers = dict(kept.sinks), dict(kept.units), dict(kept.shufflers)
-            self._renew(_idle(self.actors))
+            self._renew(living(self.actors))
             return
         self._places = Places(self.topology, self._options.placement, self._options.wait_for_nodes_s)
-        self._renew({} if keeping is None else _idle(keeping.spares.take(self.topology)))
+        self._renew({} if keeping is None else living(keeping.spares.take(self.topology)))
 
     @property
     def _shape(self) -> Hashable:
@@ -149,10 +150,15 @@ class Deployment:
             return False
         self._watches = {}
         self._attempt, self._restored = attempt, restored or Restored({}, {})
-        self._renew(_idle(self.actors))
+        self._renew(living(self.actors))
         return True
 
-    def _renew(self, living: Mapping[str, Any]) -> None:
+    def begin_with(self, restored: Restored) -> None:
+        """The actors, which are up and have done nothing, begin with what others held."""
+        if not self.renew(self._attempt, restored):
+            raise DeployError("a place of the plan was lost")
+
+    def _renew(self, kept: Mapping[str, Any]) -> None:
         """Actors for this attempt: those that live are reset, the others are made."""
         assert self._places is not None
         topology, options = self.topology, self._options
@@ -160,9 +166,9 @@ class Deployment:
         resets: dict[Any, str] = {}
 
         def actor(name: str, kind: Any, setup: Any, settings: Mapping[str, Any]) -> Any:
-            if name in living:
-                resets[living[name].reset.remote(setup)] = name
-                return living[name]
+            if name in kept:
+                resets[kept[name].reset.remote(setup)] = name
+                return kept[name]
             # A name is free again only some time after its actor has died, so that each attempt has its own.
             return kind.options(**settings, name=name, namespace=f"{self._namespace}-{self._attempt}").remote(setup)
 
@@ -194,7 +200,7 @@ class Deployment:
             self.shufflers[name] = actor(name, as_actor(Shuffler), shuffler, self._places.options(name))
         for call, name in resets.items():  # before anything else is asked, or it would be told of the attempt before
             self._check(call, name)
-        self._kept = frozenset(living)
+        self._kept = frozenset(kept)
         self._watches = {actor.watch.remote(): name for name, actor in self.actors.items()}
 
     def _unit_setup(self, process: UnitProcess) -> UnitSetup:
@@ -270,7 +276,7 @@ class Deployment:
     def _check(self, call: Any, name: str) -> Any:
         try:
             return ray.get(call)
-        except (RayTaskError, *_LOSSES) as err:
+        except (RayTaskError, *LOSSES) as err:
             raise self._cause(err, name) from None
 
     def _cause(self, error: Exception, name: str) -> DecoPaError:
@@ -285,7 +291,7 @@ class Deployment:
                 break
             try:
                 ray.get(ready[0])
-            except (RayTaskError, *_LOSSES) as err:
+            except (RayTaskError, *LOSSES) as err:
                 other = self._failure(err, self._watches[ready[0]])
                 if not isinstance(other, PeerFailed):
                     return other
@@ -351,24 +357,6 @@ class Deployment:
         if self._places is not None:
             self._places.release()
             self._places = None
-
-
-def _idle(actors: Mapping[str, Any]) -> dict[str, Any]:
-    """Those that live, once they have finished what they were doing; others are stopped."""
-    if not actors:
-        return {}
-    calls = {actor.idle.remote(): name for name, actor in actors.items()}
-    ready, busy = ray.wait(list(calls), num_returns=len(calls), timeout=_RENEWAL_PATIENCE_S, fetch_local=False)
-    living = {}
-    for call in ready:
-        try:
-            ray.get(call)
-        except (RayTaskError, *_LOSSES):
-            continue
-        living[calls[call]] = actors[calls[call]]
-    for call in busy:
-        ray.kill(actors[calls[call]], no_restart=True)
-    return living
 
 
 def receivers_first(topology: Topology) -> list[UnitProcess]:

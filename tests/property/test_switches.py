@@ -23,7 +23,7 @@ from tests.support.engine import matches_of, table_of
 from tests.support.examples import examples
 from tests.support.plans import plans
 from tests.support.strategies import long_streams, queries, streams
-from tests.support.switching import SwitchingCluster
+from tests.support.switching import Cut, Side, SwitchingCluster
 
 #: In the plain run; the slow test makes 2,400 of them.
 SCHEDULES = 15
@@ -135,8 +135,28 @@ class KeepsWarmUp(SwitchingCluster):
 class Hasty(SwitchingCluster):
     """The new plan is cut at another watermark than the old one."""
 
-    def _begin(self, side: object, watermark_us: int, *, muted: bool = False) -> None:
-        super()._begin(side, watermark_us + muted, muted=muted)  # type: ignore[arg-type]
+    def _begin(self, side: Side, watermark_us: int, *, muted: bool = False, wanted_by: Plan | None = None) -> None:
+        super()._begin(side, watermark_us + muted, muted=muted, wanted_by=wanted_by)
+
+
+class Forgetful(SwitchingCluster):
+    """A plan that begins with what units held lacks the first block after that."""
+
+    def _carry(self, cut: Cut) -> None:
+        super()._carry(cut)
+        assert self._new is not None
+        if self._new.waiting:
+            self._new.waiting.popleft()
+
+
+class Repeating(SwitchingCluster):
+    """A plan that begins with what units held works once more on the last block before that."""
+
+    def _carry(self, cut: Cut) -> None:
+        super()._carry(cut)
+        assert self._new is not None
+        if cut.block:
+            self._new.waiting.appendleft(cut.block - 1)
 
 
 class Halves(SwitchingCluster):
@@ -167,6 +187,6 @@ class Halves(SwitchingCluster):
         super()._complete_what_is()
 
 
-@pytest.mark.parametrize("kind", [KeepsWarmUp, Hasty, Halves])
+@pytest.mark.parametrize("kind", [KeepsWarmUp, Hasty, Halves, Forgetful, Repeating])
 def test_planted_faults_are_found(kind: type[SwitchingCluster]) -> None:
     assert not all(is_exact(seed, kind) for seed in range(MOST))

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from actors.state.codec import ShufflerState, encode_shuffler
 from cluster.checkpoint.output import PublishedMatches
-from cluster.checkpoint.recovery import restore
+from cluster.checkpoint.restoring import restored, snapshot_of
 from cluster.checkpoint.store import CheckpointStore, Manifest, StoredState
 from decopa.planning.plan import Plan
 from decopa.query.query import Query
@@ -81,10 +81,10 @@ class FaultyCluster(CrashingCluster):
         self._store.discard_after(self._number)
         self._complete = None
         if manifest is not None:
-            restored = restore(self._store, manifest, self.topology, self._form)
+            found = restored(snapshot_of(self._store, manifest), self.topology, self._form)
             self._complete = Checkpoint(manifest.number, manifest.blocks, manifest.events)
-            self._complete.units |= restored.units
-            self._complete.shufflers |= restored.shufflers
+            self._complete.units |= found.units
+            self._complete.shufflers |= found.shufflers
         self._attempt = attempt - 1
         super()._start()
         #: A unit and a sink that have several senders, so that barriers come one after the other.

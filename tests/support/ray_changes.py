@@ -78,9 +78,11 @@ class Asking(PlanChanges):
     """Asks for the other plan once so many events have been fed, and again if that was abandoned. A trace that is paced
     is not once the plan has changed: nobody waits for the rest of it."""
 
-    def __init__(self, plan: Plan, at: int, strike: Strike | None = None, **options: Any) -> None:
+    def __init__(
+        self, plan: Plan, at: int, strike: Strike | None = None, *, to: Plan = PLANS[1], **options: Any
+    ) -> None:
         super().__init__(plan, told=strike.told if strike else lambda phase, deployment: None, **options)
-        self._at, self._strike, self._hurried = at, strike, False
+        self._at, self._strike, self._to, self._hurried = at, strike, to, False
         self.asked: list[Future[Switched]] = []
 
     def follow(self, session: Session, cutting: Any, deploy: Any) -> None:
@@ -94,10 +96,10 @@ class Asking(PlanChanges):
         super().step()
 
     def between_blocks(self, next_us: int | None = None) -> None:
-        due = self._session.events >= self._at and self.is_idle and self.plan == PLANS[0]
+        due = self._session.events >= self._at and self.is_idle and self.plan != self._to
         if due and (not self.asked or self._session.events >= self._at + 100):
             self._at = self._session.events
-            self.asked.append(self.change(PLANS[1]))
+            self.asked.append(self.change(self._to))
         super().between_blocks(next_us)
         if self.made and not self._hurried:
             self._hurried = True

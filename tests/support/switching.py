@@ -1,8 +1,9 @@
 """A simulated cluster whose plan changes while processes die.
 
-Everything that decides is the product's own: nodes, channels, barriers, states as bytes, the ring of blocks, how far a
-plan looks back, and who reports which match at a cut. Simulated are the network, the moments at which things happen,
-and the bookkeeping of `cluster.checkpoint.coordinator` and `cluster.change.deployed`. One seed, one schedule.
+Everything that decides is the product's own: nodes, channels, barriers, states as bytes and how they are dealt out
+anew, the ring of blocks, how far a plan looks back, and who reports which match at a cut. Simulated are the network,
+the moments at which things happen, and the bookkeeping of `cluster.checkpoint.coordinator` and
+`cluster.change.deployed`. One seed, one schedule.
 """
 
 from __future__ import annotations
@@ -17,8 +18,13 @@ import pyarrow as pa
 
 from actors.group import Limits
 from actors.node import SinkNode, UnitNode
+from actors.state.codec import ShufflerState, encode_shuffler
 from cluster.change.cut import joined, matches_at_cut, reported
+from cluster.change.deployed import may_carry
 from cluster.change.history import BlockRing, HistoryGone
+from cluster.checkpoint.restoring import Snapshot, restored
+from cluster.deploy.deployment import Restored
+from cluster.session import StreamPlace
 from decopa.planning.history import history_us
 from decopa.planning.plan import Plan
 from decopa.query.binding import bind
@@ -48,14 +54,30 @@ class Cut:
     events: int
     watermark_us: int
     muted: bool = False
+    #: The plan that wants to begin with what units hold here.
+    wanted_by: Plan | None = None
     units: dict[str, bytes] = field(default_factory=dict)
     shufflers: dict[str, tuple[FeederState, ...]] = field(default_factory=dict)
     matches: dict[str, tuple[pa.Table, ...]] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
-        units = self.side.units if self.side.keeps_states else {}
-        return len(self.units) == len(units) and len(self.matches) == len(self.side.sinks)
+        told = self.units.keys() == self.side.units.keys() or not self.keeps_states
+        return told and len(self.matches) == len(self.side.sinks)
+
+    @property
+    def keeps_states(self) -> bool:
+        return self.side.cluster.checkpoints_made or self.wanted_by is not None
+
+    @property
+    def snapshot(self) -> Snapshot:
+        topology = self.side.topology
+        names = zip(topology.shuffler_names, topology.shuffler_keys, strict=True)
+        shufflers = {
+            key: encode_shuffler(topology.routing, ShufflerState(number, self.shufflers[name]), topology.titles)
+            for number, (name, key) in enumerate(names)
+        }
+        return Snapshot(topology, StreamPlace(self.events, self.block), lambda: {**self.units, **shufflers})
 
     @property
     def tables(self) -> dict[str, pa.Table]:
@@ -68,11 +90,10 @@ class Side:
     """The processes of one plan. A side that is taken up again after a crash keeps its generation."""
 
     def __init__(
-        self, cluster: SwitchingCluster, plan: Plan, generation: int, attempt: int, saved: Cut | None = None
+        self, cluster: SwitchingCluster, plan: Plan, generation: int, attempt: int, saved: Restored | None = None
     ) -> None:
         self.cluster, self.generation, self.attempt = cluster, generation, attempt
         self.topology = topology = Topology(plan, cluster.shufflers)
-        self.keeps_states = cluster.checkpoints_made
         chaos, form = cluster.chaos, cluster.form
         self.channels = {
             channel: OutgoingChannel(channel[0], window=UNBOUNDED, attempt=attempt) for channel in topology.channels
@@ -100,7 +121,7 @@ class Side:
                 policy=policy,
                 clock=cluster.clock,
                 attempt=attempt,
-                cut=partial(cluster.unit_cut, self, process.name) if self.keeps_states else None,
+                cut=partial(cluster.unit_cut, self, process.name),
                 state=saved.units[process.name] if saved else None,
             )
             for process in topology.units
@@ -156,9 +177,9 @@ class SwitchingCluster:
     odds: Mapping[str, float] = {
         "crash": 0.018,
         "checkpoint": 0.06,
-        "change": 0.1,
+        "change": 0.16,
         "lose": 0.003,
-        "cut": 0.25,
+        "cut": 0.4,
         "warm": 0.3,
         "feed": 0.25,
     }
@@ -212,7 +233,8 @@ class SwitchingCluster:
         self._attempt += 1
         saved = self._complete
         plan, generation = (saved.side.plan, saved.side.generation) if saved else (self._plans[0], 0)
-        self.running = Side(self, plan, generation, self._attempt, saved)
+        held = Restored(saved.units, saved.shufflers) if saved else None
+        self.running = Side(self, plan, generation, self._attempt, held)
         self._new: Side | None = None
         self._retiring: Side | None = None
         self._pending: deque[Cut] = deque()
@@ -238,10 +260,14 @@ class SwitchingCluster:
         self.done["checkpoints"] += 1
 
     def _may_change(self) -> bool:
-        return self._new is None and self._retiring is None and not self._ended
+        asked = bool(self._pending) and self._pending[0].wanted_by is not None
+        return self._new is None and self._retiring is None and not self._ended and not asked
 
     def _change(self) -> None:
         plan = self.chaos.choice(self._plans)
+        if may_carry(self.running.plan, plan) and not self._pending and self.chaos.random() < 0.7:
+            self._begin(self.running, NOTHING_YET, wanted_by=plan)
+            return
         history: list[int] = []
         if self._block:
             try:
@@ -253,6 +279,16 @@ class SwitchingCluster:
         self._new = Side(self, plan, self._generation, self._attempt)
         self._new.waiting.extend(history)
         self.done["begun"] += 1
+
+    def _carry(self, cut: Cut) -> None:
+        """The plan that has asked begins with what the units held at this cut."""
+        assert cut.wanted_by is not None
+        self._generation += 1
+        topology = Topology(cut.wanted_by, self.shufflers)
+        held = restored(cut.snapshot, topology, self.form, counted=False)
+        self._new = Side(self, cut.wanted_by, self._generation, self._attempt, held)
+        self._new.waiting.extend(range(cut.block, self._block))
+        self.done.update(begun=1, carried=1)
 
     def _kept(self, plan: Plan) -> list[int]:
         if self._ring is None:  # the run has just been taken up
@@ -317,9 +353,9 @@ class SwitchingCluster:
 
     # ------------------------------------------------------------- cuts and checkpoints
 
-    def _begin(self, side: Side, watermark_us: int, *, muted: bool = False) -> None:
+    def _begin(self, side: Side, watermark_us: int, *, muted: bool = False, wanted_by: Plan | None = None) -> None:
         self._number += 1
-        cut = Cut(self._number, side, self._block, self._ordinals[self._block], watermark_us, muted)
+        cut = Cut(self._number, side, self._block, self._ordinals[self._block], watermark_us, muted, wanted_by)
         self._pending.append(cut)
         side.barrier(cut)
         self._complete_what_is()
@@ -339,7 +375,12 @@ class SwitchingCluster:
     def _complete_what_is(self) -> None:
         """In the order of the numbers: the last cut of the old plan comes before the first of the new one."""
         if not self.checkpoints_made:
-            if len(self._pending) == 2 and all(cut.complete for cut in self._pending):
+            if self._pending and self._pending[0].wanted_by is not None and self._pending[0].complete:
+                asked = self._pending.popleft()
+                self._publish(asked.tables)
+                if not self._ended:
+                    self._carry(asked)
+            elif len(self._pending) == 2 and all(cut.complete for cut in self._pending):
                 old, new = self._pending
                 self._unite(old, new)
             return
@@ -351,6 +392,8 @@ class SwitchingCluster:
                 self._retiring = None
                 self.done["completed"] += 1
             self._complete = cut
+            if cut.wanted_by is not None and not self._ended:
+                self._carry(cut)
 
     def _unite(self, old: Cut, new: Cut) -> None:
         """Without checkpoints: as `cluster.change.driver_cut`."""

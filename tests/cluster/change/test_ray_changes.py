@@ -96,6 +96,24 @@ def test_a_change_that_needs_more_history_than_is_kept_is_refused(
     assert rows_of(found) == rows_of(expected)
 
 
+def test_other_numbers_of_units_take_over_what_the_old_ones_held(
+    ray_cluster: None, trace: Path, tmp_path: Path, expected: pa.Table
+) -> None:
+    """No event is kept that could be worked on again: without checkpoints, and with."""
+    one, four = (Plan(tuple(spread_units(part, units) for part in PLANS[0].parts)) for units in (1, 4))
+    plain = PlanChanges(PLANS[0], waits=True, max_history_bytes=1, carry_after_s=0.0)
+    made = [plain.change(plan) for plan in (one, four)]
+    with interpreted():
+        found = plain_run(trace, plain, Replay())
+        assert rows_of(found) == rows_of(expected)
+        changes = Asking(PLANS[0], at=600, to=four, waits=True, max_history_bytes=1)
+        checkpointed_run(trace, tmp_path, changes)
+    assert rows_of(pa.Table.from_pylist(published(tmp_path / "out"))) == rows_of(expected)
+    for switched in (made[1].result(), changes.asked[0].result()):
+        assert switched.carried and switched.seeded == 0 and switched.at_event > 0
+    assert plain.plan == four and changes.plan == four
+
+
 def check_strike(trace: Path, folder: Path, expected: pa.Table, strike: Strike) -> None:
     """Whoever dies: what is published in the end are the matches, each once."""
     changes = Asking(PLANS[0], at=300, strike=strike, waits=True)
