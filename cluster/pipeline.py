@@ -190,12 +190,14 @@ class Pipeline:
         }
 
     def restore(self, states: Mapping[str, PartState]) -> None:
-        """Goes on from snapshots of the same parts; for a pipeline that has not seen anything yet."""
+        """Goes on from snapshots of the same parts, on as many units; for a pipeline that has not seen anything yet."""
         mine = {part: states[key] for part, key in enumerate(self.plan.keys)}
         self._host.restore({(part, copy): group for part, one in mine.items() for copy, group in one.groups.items()})
         self._feeder.restore([one.feeder for one in mine.values()])
         for part, marks in self._watermarks.items():
-            marks.update(mine[part].watermarks)
+            before = mine[part].watermarks
+            least_us = min(before.values(), default=NOTHING_YET)
+            marks.update({sender: before.get(sender, least_us) for sender in marks})
 
     def hand_over_to(self, other: Pipeline, keys: Collection[str]) -> None:
         """The other pipeline goes on with what takes the matches of these parts; what it has found itself is dropped.

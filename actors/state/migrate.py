@@ -8,6 +8,7 @@ later row meets exactly the units that the new plan sends it to, so nothing is f
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -26,11 +27,11 @@ from shuffler.routing.table import RoutingTable, SenderState
 from shuffler.rows.batch import Array, Batch, joined, length_of, start_of
 
 
-def rescale(old: RoutingTable, new: RoutingTable, states: Iterable[GroupState]) -> GroupState:
+def rescale(old: RoutingTable, new: RoutingTable, states: Iterable[GroupState], *, counted: bool = True) -> GroupState:
     """All units of the plan of `new`, from `states` that together hold all units of the plan of `old`.
 
     String codes must be those of one pool. Units, shufflers and partition flags may differ; another query, another
-    split, or slices are refused. What was counted is the first unit's from now on.
+    split, or slices are refused. What was counted is the first unit's from now on, or nobody's.
     """
     check_rescalable(old, new)
     units: dict[tuple[str, int], UnitState] = {}
@@ -50,7 +51,7 @@ def rescale(old: RoutingTable, new: RoutingTable, states: Iterable[GroupState]) 
             if missing:
                 raise CheckpointError(f"the checkpoint has no state of unit {missing[0]}; it is not complete")
             for number, unit in enumerate(_dealt(old, new, operator, [units[key] for key in keys])):
-                new_units[operator.name, number] = unit
+                new_units[operator.name, number] = unit if counted else replace(unit, counters=Counters())
                 new_senders[operator.name, number] = _fresh_sender(new, operator, [senders[key] for key in keys])
     new_views: dict[tuple[str, int], SenderState] = {}
     for operator in new.plan.views:
@@ -71,6 +72,15 @@ def rescale_feeders(old: RoutingTable, new: RoutingTable, states: Sequence[Feede
         leaf.name: _fresh_sender(new, leaf, [state[0][leaf.name] for state in states]) for leaf in new.plan.leaves
     }
     return tuple((senders,) for _ in range(new.shufflers))
+
+
+def may_rescale(old: RoutingTable, new: RoutingTable) -> bool:
+    """Whether `rescale` would not refuse."""
+    try:
+        check_rescalable(old, new)
+    except CheckpointError:
+        return False
+    return True
 
 
 def check_rescalable(old: RoutingTable, new: RoutingTable) -> None:

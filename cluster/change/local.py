@@ -2,7 +2,8 @@
 
 What is new in the plan is built beside the old one: it works on the last windows of events again, with its matches
 muted, until it is where the old plan is. Then both get the same watermark, the old plan hands over its matches and the
-state of the parts that stay, and the next events go to the new one.
+state of the parts that stay, dealt out anew where they have other numbers of units, and the next events go to the new
+one.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from actors.sinks.outlet import Outcome, OutletSpec, check_rows_only
 from actors.sinks.sink import MatchSink
 from cluster.change.cut import final_at, held_from, joined, matches_at_cut, released, reported
 from cluster.change.history import History
+from cluster.change.staying import dealt_out, staying_parts, with_sources
 from cluster.live import NewMatches
 from cluster.pipeline import TABLE, PartState, Pipeline
 from decopa.errors import DecoPaError, PlanError
@@ -50,7 +52,9 @@ class _Warming:
     """A plan that is being built beside the one that runs: `side` works on `blocks`, then on those that came later."""
 
     plan: Plan
+    #: The parts that stay as they are, and those that have other numbers of units, by their keys.
     kept: frozenset[str]
+    dealt: frozenset[str]
     side: Pipeline | None
     blocks: Iterator[EventBatch]
     later: deque[EventBatch] = field(default_factory=deque)
@@ -156,8 +160,8 @@ class ChangingPipeline:
     def switch(self, plan: Plan, begin_us: Mapping[str, int] | None = None) -> Replayed:
         """From the next event on `plan` finds the matches. If it cannot be built, nothing changes.
 
-        A part that stays as it is keeps its state; only others are built from the history, each from `begin_us` on,
-        by default as far back as its query looks.
+        A part that stays keeps its state, also on other numbers of units; only others are built from the history, each
+        from `begin_us` on, by default as far back as its query looks.
         """
         self.begin(plan, begin_us)
         made = self.step()
@@ -169,15 +173,15 @@ class ChangingPipeline:
         if self._warming is not None:
             raise ChangeUnderWay("the plan is being changed already; ask again when that is done")
         plan = plan.with_keys
-        kept = kept_parts(self.plan, plan) if self.events else frozenset[str]()
+        kept, dealt = staying_parts(self.plan, plan) if self.events else (frozenset[str](), frozenset[str]())
         self._check_outlet(plan, kept)
-        needed = with_sources(plan, frozenset(plan.keys) - kept)
+        needed = with_sources(plan, frozenset(plan.keys) - kept - dealt)
         if not needed:
-            self._warming = _Warming(plan, kept, None, iter(()))
+            self._warming = _Warming(plan, kept, dealt, None, iter(()))
             return
         parts = tuple(part for key, part in zip(plan.keys, plan.parts, strict=True) if key in needed)
         side = self._built(replace(plan, parts=parts).with_keys, self._muted)
-        self._warming = _Warming(plan, kept, side, self._replayed(side.plan, begin_us or {}))
+        self._warming = _Warming(plan, kept, dealt, side, self._replayed(side.plan, begin_us or {}))
 
     def _check_outlet(self, plan: Plan, kept: frozenset[str]) -> None:
         """Matches that are told apart by their ends must be rows that nobody has seen yet."""
@@ -228,7 +232,7 @@ class ChangingPipeline:
         so, unless its matches must be told apart by their ends."""
         old, side, plan, kept, watermark_us = self._pipeline, change.side, change.plan, change.kept, self._watermark_us
         if not self.events:
-            self._pipeline = self._restored(plan, kept, {}) if side is None else side
+            self._pipeline = self._restored(change, {}) if side is None else side
             old.hand_over_to(self._pipeline, reported(old.plan).keys() & reported(plan).keys())
             old.close()
             return Replayed(0, watermark_us, 0)
@@ -245,8 +249,8 @@ class ChangingPipeline:
         )
         muted = {} if side is None else side.take_of(after.keys() - handed - kept)
         at_cut = matches_at_cut(mine, muted, before | after, watermark_us)
-        new = side if side is not None and not kept else None
-        new = new or self._restored(plan, kept, {} if side is None else side.snapshot())
+        new = side if side is not None and not kept | change.dealt else None
+        new = new or self._restored(change, {} if side is None else side.snapshot())
         old.hand_over_to(new, handed)
         self._ended_reports += self._reports_of(old, lambda key: key not in kept)
         self._earlier = {key: table for key, table in self._earlier.items() if key in handed} | at_cut
@@ -263,10 +267,12 @@ class ChangingPipeline:
                 over.close()
         return made
 
-    def _restored(self, plan: Plan, kept: frozenset[str], built: Mapping[str, PartState]) -> Pipeline:
+    def _restored(self, change: _Warming, built: Mapping[str, PartState]) -> Pipeline:
         """The new plan with the state of the parts that stay, and that of those that were built."""
-        new, held = self._built(plan, self._muted), self._pipeline.snapshot()
-        new.restore({key: held[key] if key in kept else built[key] for key in plan.keys})
+        plan, old = change.plan, self._pipeline
+        new, held = self._built(plan, self._muted), old.snapshot()
+        staying = {key: held[key] for key in change.kept} | dealt_out(old.plan, plan, change.dealt, held)
+        new.restore({**built, **staying})
         new.advance(self._watermark_us)
         return new
 
@@ -352,25 +358,6 @@ class ChangingPipeline:
     def earlier_reports(self) -> tuple[OperatorReport, ...]:
         """What the operators of earlier plans did."""
         return tuple(self._ended_reports)
-
-
-def kept_parts(old: Plan, new: Plan) -> frozenset[str]:
-    """The keys of the parts that both plans have, equal in all that decides what they hold, with what they view."""
-    before = dict(zip(old.keys, old.parts, strict=True))
-    equal = {key for key, part in zip(new.keys, new.parts, strict=True) if before.get(key) == part}
-    return frozenset(key for key in equal if with_sources(new, frozenset({key})) <= equal)
-
-
-def with_sources(plan: Plan, keys: frozenset[str]) -> frozenset[str]:
-    """These parts and all that they take matches from."""
-    found, waiting = set(keys), list(keys)
-    while waiting:
-        for operator in plan.parts[plan.place_of[waiting.pop()]].views:
-            assert operator.view is not None
-            if operator.view.part not in found:
-                found.add(operator.view.part)
-                waiting.append(operator.view.part)
-    return frozenset(found)
 
 
 def _by_key(pipeline: Pipeline) -> dict[str, pa.Table]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from actors.columnar.output import Counters
-from actors.group import GroupState
 from actors.state.codec import UnitsCodec, UnitsState, decode_shuffler, part_key
 from actors.state.host import decode_host, encode_host
-from actors.state.migrate import check_rescalable, rescale, rescale_feeders
+from actors.state.migrate import may_rescale, rescale, rescale_feeders
 from cluster.checkpoint.store import CheckpointStore, Manifest
 from cluster.deploy.deployment import Restored
 from cluster.session import StreamPlace
@@ -43,12 +41,8 @@ def can_follow(saved: Plan, plan: Plan) -> bool:
     if saved == plan:
         return True
     before = dict(zip(saved.keys, Topology(saved).routing, strict=True))
-    try:
-        for key, table in zip(plan.keys, Topology(plan).routing, strict=True):
-            check_rescalable(before[key], table)
-    except (KeyError, CheckpointError):
-        return False
-    return True
+    after = dict(zip(plan.keys, Topology(plan).routing, strict=True))
+    return all(key in before and may_rescale(before[key], table) for key, table in after.items())
 
 
 def restored(snapshot: Snapshot, topology: Topology, form: EventFormat, *, counted: bool = True) -> Restored:
@@ -86,15 +80,9 @@ def _rescaled(
         bound = bind(after.plan.query, form.schema)
         codec = UnitsCodec(before, bound, strings, key=key, place=place)
         groups = [codec.decode(one, f"the checkpoint of {key}", verified=True).group for one in saved[key]]
-        group = rescale(before, after, groups)
-        state = UnitsState(key, 0, group if counted else _uncounted(group))
+        state = UnitsState(key, 0, rescale(before, after, groups, counted=counted))
         dealt[part] = UnitsCodec(after, bound, strings, key=key, place=part).encode(state)
         more = rescale_feeders(before, after, [shuffler.feeders[place] for shuffler in shufflers])
         feeders = [(*mine, one) for mine, one in zip(feeders, more, strict=True)]
     units = {process.name: encode_host([dealt[part] for part in new.held_by(process)]) for process in new.units}
     return Restored(units, dict(zip(new.shuffler_names, feeders, strict=True)))
-
-
-def _uncounted(group: GroupState) -> GroupState:
-    units = {key: replace(unit, counters=Counters()) for key, unit in group.units.items()}
-    return replace(group, units=units)

@@ -21,7 +21,7 @@ from tests.support.brute_force import brute_force, brute_force_by_window, canoni
 from tests.support.changing import changeable_queries
 from tests.support.engine import matches_of, table_of
 from tests.support.examples import examples
-from tests.support.plans import plans
+from tests.support.plans import plans, rescaled
 from tests.support.strategies import long_streams, queries, streams
 from tests.support.switching import Cut, Side, SwitchingCluster
 
@@ -39,7 +39,8 @@ def check_schedules(count: int, *, checkpoints: bool) -> Counter[str]:
         # With checkpoints such a plan cannot change (`Coordinator.check`).
         assume(not checkpoints or not any(map(uncertain_windows, query.branches)))
         events = data.draw(st.one_of(streams(query), long_streams(query, max_repeats=4), long_streams(query)))
-        several = [data.draw(plans(query)) for _ in range(2)]
+        drawn = [data.draw(plans(query)) for _ in range(2)]
+        several = [*drawn, data.draw(rescaled(drawn[1]))]
         shufflers, seed = data.draw(st.integers(1, 3)), data.draw(st.integers(0, 2**16))
         note(f"{query}\n{several}")
         with interpreted():

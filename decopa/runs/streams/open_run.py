@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from cluster.change.cut import ending_in
 from cluster.change.history import DEFAULT_MAX_BYTES
-from cluster.change.local import with_sources
+from cluster.change.staying import with_sources
 from cluster.change.versions import RuleBook, RuleError, Version, opening_plan, version_parts
 from decopa.choices import RuleSight
 from decopa.language.front import read_queries
