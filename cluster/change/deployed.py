@@ -40,7 +40,7 @@ from decopa.planning.validate import check_structure
 from shuffler.routing.table import NOTHING_YET
 
 _LOG = logging.getLogger("decopa")
-#: A plan that is not level with the running one by then is given up.
+#: A plan that has not come nearer to the running one for so long is given up.
 PATIENCE_S = 60.0
 #: How long the stream may wait between two blocks for a new plan that is about to be level.
 _SHORT_WAIT_S = 0.01
@@ -220,8 +220,8 @@ class PlanChanges:
                 successor.take_states()
             elif not tied and self._cutting.can_cut and successor.is_level(_SHORT_WAIT_S if successor.is_near else 0.0):
                 self._cut(successor, request, began_s)
-            elif successor.age_s > self._patience_s:
-                self._abandon(f"the new plan was not where the running one is within {self._patience_s:.0f} s")
+            elif successor.stuck_s > self._patience_s:
+                self._abandon(f"the new plan has not come nearer to the running one for {self._patience_s:.0f} s")
             elif self._waits and not tied and (successor.is_placed or successor.age_s < _PLACING_S):
                 self._session.idle(_LOOK_S)
             else:

@@ -84,7 +84,9 @@ class Successor:
         #: Whether there was room for its actors.
         self.is_placed = False
         self._failure: BaseException | None = None
-        self._began_s = time.monotonic()
+        self._began_s = self._nearer_s = time.monotonic()
+        #: The fewest blocks that it was behind since it is up.
+        self._least_waiting = 0
         #: Events that it was fed although the running plan had worked on them before it was asked for.
         self.seeded = sum(one.block.rows for one in history or ())
         self._thread = threading.Thread(target=self._build, name="decopa-successor", daemon=True)
@@ -108,6 +110,11 @@ class Successor:
     @property
     def age_s(self) -> float:
         return time.monotonic() - self._began_s
+
+    @property
+    def stuck_s(self) -> float:
+        """For how long it has not come nearer to the running plan."""
+        return time.monotonic() - self._nearer_s
 
     def add(self, fed: FedBlock) -> None:
         """The running plan was fed this block."""
@@ -168,6 +175,7 @@ class Successor:
             if self._carries:
                 self._carry_over(session)
             session.go_on_from(*self._begins)
+            self._least_waiting, self._nearer_s = len(self._waiting), time.monotonic()
             self._told("warming", self._deployment)
             while (fed := self._next()) is not None:
                 if session.blocks == self._begins[1]:
@@ -175,6 +183,8 @@ class Successor:
                 session.feed(fed.block)
                 with self._changed:
                     self._waiting.popleft()
+                if len(self._waiting) < self._least_waiting:
+                    self._least_waiting, self._nearer_s = len(self._waiting), time.monotonic()
                 if not self._waiting:
                     # The first time all its processes catch up; from then on the shufflers pass blocks on at once.
                     if self._settled:
