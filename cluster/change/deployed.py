@@ -25,7 +25,7 @@ from actors.sinks.outlet import check_rows_only
 from cluster.change.cutting import Cutting
 from cluster.change.history import DEFAULT_MAX_BYTES, BlockRing, HistoryGone
 from cluster.change.outcome import ChangeAbandoned, Switched
-from cluster.change.successor import FedBlock, Successor
+from cluster.change.successor import FedBlock, Running, Successor
 from cluster.checkpoint.restoring import can_follow
 from cluster.deploy.deployment import Deployment
 from cluster.deploy.kept_actors import kept_actors
@@ -264,9 +264,9 @@ class PlanChanges:
             check_rows_only(plan, "a run whose plan may change")
             self._cutting.check(self._plan, plan)
             history = self._history(plan, request.begin_us)
-            successor = Successor(
-                self._deploy(plan), history, self._session, self._cutting, self._told, tuple(self._stopping)
-            )
+            running = Running(self._session, self._cutting) if history is None else None
+            deployment, place = self._deploy(plan), self._session.place
+            successor = Successor(deployment, history or (), place, self._told, tuple(self._stopping), running)
             self._successor = successor, request
         except DecoPaError as err:
             request.result.set_exception(err)

@@ -22,7 +22,7 @@ from cluster.checkpoint.restoring import Snapshot, restored
 from cluster.deploy.deployment import Deployment
 from cluster.deploy.draining import DrainWatch
 from cluster.feeding import FeedBlock
-from cluster.session import Session
+from cluster.session import Session, StreamPlace
 from shuffler.source.pacing import Replay
 from shuffler.source.stored_rows import StoredRows
 
@@ -51,6 +51,14 @@ class FedBlock:
         return int(content.size) if isinstance(content, pa.Buffer) else self.block.rows * _ROW_BYTES
 
 
+@dataclass(frozen=True, slots=True)
+class Running:
+    """The plan that runs, and who can have it tell what its processes hold."""
+
+    session: Session
+    telling: Telling
+
+
 class Successor:
     """Starts the actors of a plan, feeds them with the last events as fast as they take them, then with those that the
     running plan is fed, until it is level with the running plan.
@@ -61,19 +69,18 @@ class Successor:
     def __init__(
         self,
         deployment: Deployment,
-        history: Sequence[FedBlock] | None,
-        running: Session,
-        telling: Telling,
+        history: Sequence[FedBlock],
+        place: StreamPlace,
         told: Callable[[str, Deployment], None],
         after: Sequence[threading.Thread] = (),
+        running: Running | None = None,
     ) -> None:
-        """Without a `history` it begins with what the `running` plan holds. `told` hears that the actors are
-        "starting", and that the plan is "warming" up. It begins `after` those who let go of the actors of plans before,
-        whose places, or processes, it may need."""
-        self._deployment, self._told, self._after = deployment, told, after
-        self._running, self._telling, self._carries = running, telling, history is None
-        self._waiting = deque(history or ())
-        self._begins = (history[0].ordinal, history[0].number) if history else (running.events, running.blocks)
+        """`place` is where the running plan is, after the blocks of the history. If that is `running`, it begins with
+        what that holds instead. `told` hears that the actors are "starting", and that the plan is "warming" up. It
+        begins `after` those who let go of the actors of plans before, whose places, or processes, it may need."""
+        self._deployment, self._told, self._after, self._running = deployment, told, after, running
+        self._waiting = deque(history)
+        self._begins = (history[0].ordinal, history[0].number) if history else (place.events, place.blocks)
         self._states: Future[Snapshot] | None = None
         #: Whether it waits for `take_states`, and whether others should not write anything until it has read these.
         self.wants_states = self.is_reading = False
@@ -88,7 +95,7 @@ class Successor:
         #: The fewest blocks that it was behind since it is up.
         self._least_waiting = 0
         #: Events that it was fed although the running plan had worked on them before it was asked for.
-        self.seeded = sum(one.block.rows for one in history or ())
+        self.seeded = sum(one.block.rows for one in history)
         self._thread = threading.Thread(target=self._build, name="decopa-successor", daemon=True)
         self._thread.start()
 
@@ -105,7 +112,7 @@ class Successor:
     @property
     def carries(self) -> bool:
         """Whether it begins with what the running plan holds."""
-        return self._carries
+        return self._running is not None
 
     @property
     def age_s(self) -> float:
@@ -125,10 +132,11 @@ class Successor:
 
     def take_states(self) -> None:
         """It has all that the running plan holds here, between two blocks."""
+        assert self._running is not None
         with self._changed:
             self.wants_states, self.is_reading = False, True
             self._waiting.clear()  # these events are in what the plan holds
-            self._states = self._telling.states(self._running.place)
+            self._states = self._running.telling.states(self._running.session.place)
             self._changed.notify_all()
 
     def is_level(self, patience_s: float = 0.0) -> bool:
@@ -172,8 +180,8 @@ class Successor:
                 self._deployment.topology.plan.to_json(),
                 DrainWatch(self._deployment.node_ids()).leaving,
             )
-            if self._carries:
-                self._carry_over(session)
+            if self._running is not None:
+                self._carry_over(session, self._running)
             session.go_on_from(*self._begins)
             self._least_waiting, self._nearer_s = len(self._waiting), time.monotonic()
             self._told("warming", self._deployment)
@@ -201,9 +209,9 @@ class Successor:
         if self._abandoned:
             self._deployment.stop()
 
-    def _carry_over(self, session: Session) -> None:
+    def _carry_over(self, session: Session, running: Running) -> None:
         """Has the actors, which are up, begin with what those of the running plan hold."""
-        self._telling.prepare_states(self._running.deployment)
+        running.telling.prepare_states(running.session.deployment)
         with self._changed:
             self.wants_states = True
             self._changed.wait_for(lambda: self._left or self._states is not None)
