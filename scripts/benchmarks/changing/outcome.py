@@ -26,9 +26,9 @@ class Outcome:
     extra_stalls_s: Sequence[float]
     warm_ups_s: Sequence[float]
     seeded: Sequence[int]
-    #: Events that were fed from the request until all was done, and in the second with the fewest of them until the
-    #: wake of the change was over, as shares of those that were fed before: on saturated processors that is not the
-    #: rate at which they are due.
+    #: Events that were fed in a second from the request until all was done, as a share of those before: on saturated
+    #: processors that is not the rate at which they are due. And how far the sinks came in the second in which that was
+    #: least, until the wake of the change was over, by the same before.
     throughputs: Sequence[float]
     least_shares: Sequence[float]
     p99_before_s: float
@@ -44,15 +44,16 @@ def outcome_of(kind: str, record: Record) -> Outcome:
         raise SystemExit(f"{kind}: the stream ended after {len(made)} of {setting.times} changes; take a lower --rate")
     watch = record.watermarks
     assert record.paced is not None
-    usual = per_second(record.fed, record.paced[0] + setting.after_s, spans[0].asked_s)
-    calm = watch.gaps_s(watch.advanced_s[0] + 1.0, spans[0].asked_s)
+    begin_s, end_s = record.paced[0] + setting.after_s, spans[0].asked_s
+    usual, usual_us = (per_second(seen, begin_s, end_s) for seen in (record.fed, watch.advanced))
+    calm = watch.gaps_s(watch.advanced[0][0] + 1.0, spans[0].asked_s)
     usual_s = float(np.quantile(calm, 0.99))
     stalls, throughputs, least = [], [], []
     for span, one in zip(spans, made, strict=True):
         gaps = watch.gaps_s(span.cut_s - one.pause_s - _BEFORE_S, span.cut_s + setting.after_s)
         stalls.append(max(0.0, float(gaps.max()) - usual_s))
         throughputs.append(per_second(record.fed, span.asked_s, span.done_s) / usual)
-        least.append(least_per_second(record.fed, span.asked_s, span.done_s + setting.after_s) / usual)
+        least.append(least_per_second(watch.advanced, span.asked_s, span.done_s + setting.after_s) / usual_us)
     before_s, during_s = record.latencies.p99_s
     memory = record.memory
     return Outcome(

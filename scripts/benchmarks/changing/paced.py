@@ -78,7 +78,7 @@ class Record:
 
 def per_second(fed: list[tuple[float, int]], from_s: float, until_s: float) -> float:
     """How many events were fed in a second; between two blocks they count evenly. `fed` are moments, and how many
-    events had been fed before."""
+    events had been fed before. Works for watermarks, too."""
     moments, events = zip(*fed, strict=True)
     before, after = np.interp([from_s, until_s], moments, events)
     return float(after - before) / (until_s - from_s)

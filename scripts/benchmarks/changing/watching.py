@@ -45,13 +45,14 @@ class Watch:
 
 
 class WatermarkWatch(Watch):
-    """The least watermark of the sinks: when it was seen to have advanced."""
+    """The least watermark of the sinks: when it was seen to have advanced, and to where."""
 
     def __init__(self, sinks: Callable[[], list[Any]], every_s: float = 0.01) -> None:
         """`sinks` are those that tell how far the run is now; none between two runs."""
         super().__init__(every_s)
         self._sinks, self._last = sinks, None
-        self.advanced_s: list[float] = []
+        #: Moments and watermarks (us).
+        self.advanced: list[tuple[float, int]] = []
 
     def look(self) -> None:
         try:
@@ -60,11 +61,11 @@ class WatermarkWatch(Watch):
             return
         if self._last is None or least > self._last:
             self._last = least
-            self.advanced_s.append(time.monotonic())
+            self.advanced.append((time.monotonic(), least))
 
     def gaps_s(self, from_s: float, until_s: float) -> npt.NDArray[np.float64]:
         """Times without progress that overlap a span."""
-        moments = np.array(self.advanced_s)
+        moments = np.array([at_s for at_s, _ in self.advanced])
         ends, gaps = moments[1:], np.diff(moments)
         return gaps[(ends >= from_s) & (ends - gaps <= until_s)]
 
