@@ -7,7 +7,7 @@ later matches need.
 
 Feed pause is how long nothing is fed, beyond pacing. A stall is the longest time without progress of the least
 watermark of the sinks, beyond the p99 of before. Throughput is of what was fed in a second before the first change,
-"least in 1 s" how far the sinks came in the second in which that was least, by the same before.
+"least in 1 s" how far the sinks came in the second in which that was least, in calm and through changes.
 Latency is from an event to its match.
 
 With --memory: processes of all actors before a change, at most, and 5 s after the cut. The actors of a plan that is

@@ -95,13 +95,14 @@ def test_the_same_matches_are_as_many() -> None:
     assert ids_of(one).equals(ids_of(swapped)) and not ids_of(one).equals(ids_of(twice))
 
 
-def test_the_second_with_the_fewest_events_counts() -> None:
-    """Blocks of 20 events, one each 0.2 s, but for a pause of half a second."""
-    moments = [0.2 * block + (0.5 if block >= 20 else 0.0) for block in range(40)]
-    fed = [(at_s, 20 * block) for block, at_s in enumerate(moments)]
-    assert least_per_second(fed, 0.0, 3.0) == pytest.approx(100.0) == per_second(fed, 0.0, 3.0)
-    # 0.7 s with one block, and 0.3 s as ever.
-    assert least_per_second(fed, 0.0, 7.0) == pytest.approx(50.0)
+def test_the_second_with_the_least_progress_counts() -> None:
+    """A step of 5 each 0.05 s, but for a pause of half a second, after which nothing is made up for."""
+    seen = [(0.05 * step + (0.5 if step >= 80 else 0.0), 5 * step) for step in range(200)]
+    assert 90 <= least_per_second(seen, 0.0, 3.0) <= 100
+    assert 40 <= least_per_second(seen, 0.0, 8.0) <= 50
+    caught_up = [(at_s, 5 * step + (1_000 if step >= 80 else 0)) for step, (at_s, _) in enumerate(seen)]
+    assert least_per_second(caught_up, 0.0, 8.0) >= 40
+    assert per_second(seen, 0.0, 3.0) == pytest.approx(100.0)
 
 
 def test_memory_is_that_before_the_request_at_most_and_after_the_cut() -> None:

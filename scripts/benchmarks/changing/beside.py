@@ -53,9 +53,11 @@ class Turns(Paced):
                 record.latencies.settled(self.deployment, summed(ray.get(self._at_cut)))
             record.latencies.calm(self.deployment)
             self._calm_since_s = now_s
+        elif now_s - self._calm_since_s <= setting.calm_s:
+            return
         elif len(record.made) == setting.times:
-            self._source.done = True
-        elif now_s - self._calm_since_s > setting.calm_s:
+            self._source.done = True  # not before the wake of the last change has been seen to its end
+        else:
             record.latencies.asked(self.deployment)
             record.spans.append(Span(time.monotonic()))
             self._asked = self.ask(self._plans[self.plan == self._plans[0]])

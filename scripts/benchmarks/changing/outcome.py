@@ -28,9 +28,10 @@ class Outcome:
     seeded: Sequence[int]
     #: Events that were fed in a second from the request until all was done, as a share of those before: on saturated
     #: processors that is not the rate at which they are due. And how far the sinks came in the second in which that was
-    #: least, until the wake of the change was over, by the same before.
+    #: least, until the wake of the change was over, by what is usual; `least_before` is that of a calm second.
     throughputs: Sequence[float]
     least_shares: Sequence[float]
+    least_before: float
     p99_before_s: float
     p99_during_s: float
     same_matches: bool
@@ -64,6 +65,7 @@ def outcome_of(kind: str, record: Record) -> Outcome:
         [one.seeded for one in made],
         throughputs,
         least,
+        least_per_second(watch.advanced, begin_s, end_s) / usual_us,
         before_s,
         during_s,
         record.same_matches,
@@ -76,7 +78,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
     """Medians and 95th percentiles, in milliseconds; building in seconds."""
     header = (
         "", "changes", "feed pause p50 / p95", "extra stall p50 / p95", "until level p50", "events replayed p50",
-        "throughput mean / least", "least in 1 s", "latency p99 before", "during", "ratio", "matches",
+        "throughput mean / least", "least in 1 s before / during", "latency p99 before", "during", "ratio", "matches",
     )  # fmt: skip
     rows = [
         [
@@ -87,7 +89,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
             f"{np.median(one.warm_ups_s):.1f} s",
             f"{np.median(one.seeded):,.0f}",
             f"{100 * np.mean(one.throughputs):.1f} / {100 * min(one.throughputs):.1f} %",
-            f"{100 * min(one.least_shares):.1f} %",
+            f"{100 * one.least_before:.0f} / {100 * min(one.least_shares):.0f} %",
             f"{1000 * one.p99_before_s:.1f} ms",
             f"{1000 * one.p99_during_s:.1f} ms",
             f"{one.p99_during_s / one.p99_before_s:.2f}" if one.p99_before_s else "-",

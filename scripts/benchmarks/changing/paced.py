@@ -84,11 +84,12 @@ def per_second(fed: list[tuple[float, int]], from_s: float, until_s: float) -> f
     return float(after - before) / (until_s - from_s)
 
 
-def least_per_second(fed: list[tuple[float, int]], from_s: float, until_s: float) -> float:
-    """The events of the second with the fewest of them."""
-    moments, events = zip(*fed, strict=True)
+def least_per_second(seen: list[tuple[float, int]], from_s: float, until_s: float) -> float:
+    """The least progress within a second; what was seen at a moment holds until the next one."""
+    moments, values = (np.array(one) for one in zip(*seen, strict=True))
     begins = np.arange(from_s, max(until_s - 1.0, from_s) + 0.01, 0.05)
-    return float((np.interp(begins + 1.0, moments, events) - np.interp(begins, moments, events)).min())
+    at, then = (np.maximum(np.searchsorted(moments, when, side="right") - 1, 0) for when in (begins, begins + 1.0))
+    return float((values[then] - values[at]).min())
 
 
 class Paced(PlanChanges):

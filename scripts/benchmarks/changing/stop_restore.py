@@ -46,9 +46,11 @@ class Stopping(Paced):
                 record.latencies.settled(self.deployment)
             record.latencies.calm(self.deployment)
             self._calm_since_s = now_s
+        elif now_s - self._calm_since_s <= setting.calm_s:
+            return
         elif len(record.made) == setting.times:
-            self._source.done = True
-        elif now_s - self._calm_since_s > setting.calm_s and not self.stop.is_set():
+            self._source.done = True  # not before the wake of the last change has been seen to its end
+        elif not self.stop.is_set():
             record.latencies.asked(self.deployment)
             record.spans.append(Span(time.monotonic()))
             self.stop.set()
