@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import decopa
+from cluster.change.outcome import Switched
 from cluster.change.switches import PlanSwitch
 from scripts.adaptation.elastic import Phase, made_of, phases_of, verdicts
 from scripts.adaptation.mirrored import enough_switches
@@ -16,9 +18,10 @@ from scripts.adaptation.mirrored import verdicts as mirrored_verdicts
 from scripts.adaptation.offered import Followed, Pace, ids_of, stable_from
 from scripts.adaptation.reaction import Reaction, first_after
 from scripts.adaptation.stationary import poisson, rank_of_median
-from scripts.benchmarks.changing.paced import least_per_second, per_second
+from scripts.benchmarks.changing.outcome import outcome_of, table
+from scripts.benchmarks.changing.paced import Record, Span, least_per_second, per_second
 from scripts.benchmarks.changing.setting import Setting, same_matches
-from scripts.benchmarks.changing.watching import MemoryCurve
+from scripts.benchmarks.changing.watching import MemoryCurve, WatermarkWatch
 from scripts.benchmarks.processes import processor_s, pss_of
 
 PLAN = decopa.plan(
@@ -103,6 +106,23 @@ def test_the_second_with_the_least_progress_counts() -> None:
     caught_up = [(at_s, 5 * step + (1_000 if step >= 80 else 0)) for step, (at_s, _) in enumerate(seen)]
     assert least_per_second(caught_up, 0.0, 8.0) >= 40
     assert per_second(seen, 0.0, 3.0) == pytest.approx(100.0)
+
+
+def test_an_outcome_tells_what_a_change_took() -> None:
+    """1,000 events a second from 10 s on; at 20 s a change is asked for, and at 22 s nothing comes for 0.4 s."""
+    record = Record(Setting(1_000, 1.0, 2, 1), [Span(20.0, 22.0, 22.5)], [Switched(0, 0, 70, 2.0, 0.4, 0.1)])
+    record.paced = 10.0, 0
+    record.fed = [(10.0 + 0.2 * block, 200 * block) for block in range(100)]
+    watch = WatermarkWatch(list)
+    watch.advanced = [(at_s, round(1e6 * at_s)) for at_s in np.arange(10.0, 30.0, 0.05) if not 21.99 < at_s < 22.39]
+    record._watermarks = watch
+    found = outcome_of("beside", record)
+    assert found.extra_stalls_s[0] == pytest.approx(0.4, abs=0.06)
+    assert found.throughputs == pytest.approx([1.0])
+    assert found.least_before >= 0.9 and 0.5 <= found.least_shares[0] <= 0.65
+    assert "NOT the same" in table([found]) and "| beside | 1 | 400.0 / 400.0 ms |" in table([found])
+    with pytest.raises(SystemExit, match="after 1 of 2 changes"):
+        outcome_of("beside", replace(record, setting=Setting(1_000, 1.0, 2, 2)))
 
 
 def test_memory_is_that_before_the_request_at_most_and_after_the_cut() -> None:
