@@ -24,8 +24,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 import decopa
 from actors.sinks.outlet import OutletSpec
 from actors.sinks.parts import FolderSpec
@@ -40,6 +38,7 @@ from decopa.planning.plan import Plan
 from decopa.runs.folder import published, publishing
 from decopa.runs.spec import Planning
 from scripts.benchmarks.delivery.cases import CASES, workload_of
+from scripts.benchmarks.processes import processor_s, processor_times
 from scripts.benchmarks.single_core.duckdb_peer import DuckDBPeer, match_query
 from scripts.benchmarks.single_core.ours import UNLIMITED, plan_for
 from scripts.benchmarks.single_core.workload import Workload
@@ -68,22 +67,7 @@ class _ProcessorTime(Recorder):
         if not self._before:
             self._before = processor_times()
         elif last:
-            for pid, (name, seconds) in processor_times().items():
-                self.spent[name] = self.spent.get(name, 0.0) + seconds - self._before.get(pid, (name, 0.0))[1]
-
-
-def processor_times() -> dict[int, tuple[str, float]]:
-    """This process and all that come of it: what they are called, and their processor seconds so far."""
-    me = psutil.Process()
-    found = {}
-    for process in [me, *me.children(recursive=True)]:
-        try:
-            used, name = process.cpu_times(), (process.cmdline() or [process.name()])[0]
-        except psutil.Error:
-            continue
-        kind = "driver" if process.pid == me.pid else name.split(".")[0] if name.startswith("ray::") else "Ray itself"
-        found[process.pid] = kind, used.user + used.system
-    return found
+            self.spent = processor_s(self._before, processor_times())
 
 
 @contextmanager

@@ -110,16 +110,26 @@ def _kleene_and_not() -> list[Case]:
     return made + [Case(name, trace, f"QUERY q PATTERN {text}") for name, trace, text in queries]
 
 
+def plain_cases() -> list[Case]:
+    """The queries without KL and NOT."""
+    return _synthetic() + _real()
+
+
 def all_cases() -> list[Case]:
-    return _synthetic() + _real() + _kleene_and_not()
+    return plain_cases() + _kleene_and_not()
+
+
+def table_of(case: Case, shared: Path) -> pa.Table:
+    """The events of a case."""
+    if case.trace in _SPECS:
+        return _SPECS[case.trace].table()
+    if case.trace == "citibike":
+        return pq.read_table(shared / "data" / "citibike.parquet")
+    # Segments are days apart; the first is the longer one.
+    table = pq.read_table(shared / "data" / "google_cluster.parquet")
+    return table.filter(pc.equal(table.column("segment"), pa.scalar(1, pa.int8())))
 
 
 def open_case(case: Case, shared: Path) -> TraceSource:
-    if case.trace in _SPECS:
-        return open_trace(_SPECS[case.trace].table())
-    if case.trace == "citibike":
-        table = pq.read_table(shared / "data" / "citibike.parquet")
-    else:  # segments are days apart; the first is the longer one
-        table = pq.read_table(shared / "data" / "google_cluster.parquet")
-        table = table.filter(pc.equal(table.column("segment"), pa.scalar(1, pa.int8())))
-    return open_trace(table, columns=TraceColumns(id="event_id"))
+    table = table_of(case, shared)
+    return open_trace(table, columns=TraceColumns(id="event_id")) if case.is_real else open_trace(table)
