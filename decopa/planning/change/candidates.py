@@ -28,9 +28,12 @@ def candidate_plans(
     """The plans that the strategy makes for these statistics (one for each OR-free query) and units, the running plan
     with its larger inputs dealt out, and each of them with one unit for every operator, which broadcasts nothing.
 
-    Of a range of units the smallest number is taken that sustains the stream at its speed.
+    Of a range of units the smallest number is taken that sustains the stream at its speed, and no other plan
+    has fewer than the fewest.
     """
+    fewest = 1
     if isinstance(units, UnitRange):
+        fewest = units.fewest
         best = {n: _planned(running, known, pricing, n, strategy, speed) for n in (units.fewest,)}
 
         def scaling_factor(number: int) -> float:
@@ -45,7 +48,8 @@ def candidate_plans(
     found = [planned.plan, *planned.candidates]
     if plan_units(running) == plan_units(planned.plan):
         found.append(dealt_by_rate(running, known, pricing))
-    found += [on_one_unit(plan) for plan in found if not plan.hosts]
+    alone = [on_one_unit(plan) for plan in found if not plan.hosts]
+    found += [plan for plan in alone if plan_units(plan) >= fewest]
     return [plan for plan in dict.fromkeys(found) if plan != running]
 
 

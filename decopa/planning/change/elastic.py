@@ -42,12 +42,13 @@ class Load(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LoadWatch:
-    """Looks at the busiest unit: above `high` in three looks in a row, or below `low` for a minute. Steps are data:
-    `after` returns the watch for the next look."""
+    """Looks at the busiest unit: above `high` in three looks in a row, or below `low` for `calm_s`. Steps are data:
+    `after` returns the watch for the next look. A load that comes and goes is held by the cool-down after each change,
+    which doubles when a plan returns."""
 
     high: float = 0.85
     low: float = 0.4
-    calm_s: float = 60.0
+    calm_s: float = 10.0
     alarm: Alarm = field(default_factory=lambda: Alarm(3))
     #: Since when the load has been low.
     low_since_s: float | None = None
