@@ -38,7 +38,7 @@ from shuffler.source.trace import Events
 
 if TYPE_CHECKING:
     from cluster.checkpoint.recovery import CheckpointedRun
-    from cluster.spark.match_stream import MatchStream
+    from cluster.spark.streams.match_stream import MatchStream
     from costmodel.calibration import Calibration
     from decopa.runs.scaling.scale_points import Point
     from decopa.runs.scaling.scale_test import ScaleSettings

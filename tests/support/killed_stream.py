@@ -21,7 +21,7 @@ import ray
 import decopa
 from actors.columnar.jit import interpreted
 from cluster.spark.session import Executors, prepare_java, spark_on_ray
-from cluster.spark.stream_log import StreamLog
+from cluster.spark.streams.stream_log import StreamLog
 from shuffler.source.checks import TraceColumns
 from tests.support.sessions import OBJECT_STORE_BYTES, QUICK_START
 

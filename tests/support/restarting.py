@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from cluster.spark.handover import Reach, handed_after
+from cluster.spark.streams.handover import Reach, handed_after
 from decopa.planning.plan import Plan
 from decopa.query.query import Query
 from decopa.runs.streams.publication import Publication

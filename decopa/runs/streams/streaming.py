@@ -14,7 +14,7 @@ from decopa.runs.streams.publication import Publication
 from decopa.runs.support import Way, check_supported
 
 if TYPE_CHECKING:
-    from cluster.spark.match_stream import MatchStream
+    from cluster.spark.streams.match_stream import MatchStream
 
 
 def stream_spec(
@@ -28,7 +28,7 @@ def stream_spec(
     name: str | None = None,
 ) -> MatchStream:
     """Plans without measuring, since a stream cannot be measured before it runs, and starts the stream."""
-    from cluster.spark.streaming import start_stream
+    from cluster.spark.streams.micro_batches import start_stream
 
     queries = tuple(queries)
     spec = with_defaults(spec, frame)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from cluster.spark.stream_log import Progress
+from cluster.spark.streams.stream_log import Progress
 from decopa.errors import DecoPaError
 
 if TYPE_CHECKING:

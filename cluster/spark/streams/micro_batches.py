@@ -31,9 +31,9 @@ from cluster.deploy.deployment import Deployment
 from cluster.options import RayOptions
 from cluster.session import Session
 from cluster.spark.feeding import SparkBlocks
-from cluster.spark.handover import Reach, handed_after
-from cluster.spark.match_stream import BatchProgress, MatchStream
-from cluster.spark.stream_log import Progress, StreamLog
+from cluster.spark.streams.handover import Reach, handed_after
+from cluster.spark.streams.match_stream import BatchProgress, MatchStream
+from cluster.spark.streams.stream_log import Progress, StreamLog
 from cluster.spark.traces import LoadedTrace, load_trace, named
 from decopa.errors import DecoPaError, TraceError
 from decopa.planning.plan import Plan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.spark.handover import Reach, handed_after
+from cluster.spark.streams.handover import Reach, handed_after
 from decopa.language.text.parser import parse_workload
 from decopa.planning.plan import Plan
 from decopa.planning.strategies.left_deep import left_deep
