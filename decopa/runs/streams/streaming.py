@@ -32,13 +32,13 @@ def stream_spec(
     name: str | None = None,
 ) -> MatchStream:
     """Plans without measuring, since a stream cannot be measured before it runs, and starts the stream."""
-    from cluster.spark.streams.micro_batches import StreamWork, start_stream
-
     queries = tuple(queries)
     spec = with_defaults(spec, frame)
     check_supported(spec, Way.STREAM)
     check_adapt(spec, queries, Way.STREAM)
     check_measurable(spec.planning)
+    from cluster.spark.streams.micro_batches import StreamWork, start_stream  # Ray, which takes a second
+
     statistics = spec.planning.known_statistics(len(queries))
     chosen = choose_plan(spec.planning, queries, statistics)
     adapt = spec.adapt
