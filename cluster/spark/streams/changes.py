@@ -66,14 +66,16 @@ class StreamChanges:
         """A micro-batch is done, and its matches are out; so long after it began they were."""
         self._delay_s = took_s
         self._advance()
-        reached_us = self._progress().handed_us
-        if reached_us is not None:
-            self.loop.step(reached_us)
+        if self._progress().handed_us is not None:
+            self.loop.step(self._reached_us)
 
     def close(self) -> None:
         """The stream is over: what is under way is given up."""
         if self._asked is not None:
+            wanted = not self._asked.result.cancelled()
             self._abandon("the stream ended before the new plan took over")
+            if wanted:
+                self.loop.step(self._reached_us)  # hears of it
         for thread in self._leaving:
             thread.join()
 
@@ -118,6 +120,13 @@ class StreamChanges:
         self._asked = _Asked(Successor(deployment, (), StreamPlace(), lambda phase, actors: None, self._leaving))
         return self._asked.result
 
+    @property
+    def _reached_us(self) -> int:
+        """Events up to this time have been worked on; a change is asked for after the first ones only."""
+        reached_us = self._progress().handed_us
+        assert reached_us is not None
+        return reached_us
+
     # ------------------------------------------------------------- the change
 
     def _advance(self) -> None:
@@ -140,7 +149,7 @@ class StreamChanges:
             return
         began_s, done = time.monotonic(), self._progress()
         session, _ = asked.successor.hand_over()
-        session.watch = None
+        session.watch = None  # it looked whether anybody still wanted these actors
         try:
             new, rebuilt = self._plans.built(session, done)
         except Exception as err:  # of Ray or Spark, whatever it is: the plan at work has not noticed
@@ -148,8 +157,7 @@ class StreamChanges:
             return
         self._plans.replace(new)
         now_s, self._asked = time.monotonic(), None
-        reached_us = 0 if done.handed_us is None else done.handed_us
-        made = Switched(done.events, reached_us, rebuilt, now_s - asked.asked_s, now_s - began_s)
+        made = Switched(done.events, self._reached_us, rebuilt, now_s - asked.asked_s, now_s - began_s)
         asked.result.set_result(made)
 
     def _abandon(self, why: str, cause: BaseException | None = None) -> None:

@@ -153,13 +153,12 @@ def test_the_number_of_units_follows_the_load(spark: SparkSession, incoming: Pat
         "PATTERN OR(SEQ(A a, B b, C c), SEQ(A a, B b, C c, NOT(B d))) WHERE a.x = b.x AND b.x = c.x AND d.x = a.x "
         "WITHIN 30 s",
         "QUERY p PATTERN SEQ(A a, B b, C c) WHERE a.x = b.x AND b.x = c.x WITHIN 30 s;"
-        "QUERY q PATTERN SEQ(B b, C c, A a) WHERE a.x = b.x AND b.x = c.x WITHIN 1 min;"
-        "QUERY r PATTERN SEQ(A a, NOT(SEQ(B b, NOT(C c))), C d) WHERE a.x = d.x WITHIN 20 s",
+        "QUERY q PATTERN SEQ(A a, B b, C c, NOT(B d)) WHERE a.x = b.x AND b.x = c.x AND d.x = a.x WITHIN 1 min",
     ],
     ids=["alternatives", "workload"],
 )
 def test_what_is_remembered_of_earlier_matches_is_built_again(spark: SparkSession, incoming: Path, query: str) -> None:
-    """Matches that another alternative may bring again, or that wait for the slowest plan."""
+    """Matches that another alternative may bring again, or that a NOT still holds; some parts may be shared."""
     feed = Feed(mirrored(240), incoming, query, certain=False)
     frame = streaming(spark, incoming, feed.so_far)
     with decopa.stream(frame, query, units=4, adapt=EAGER, **feed.places) as running:
@@ -244,6 +243,8 @@ def test_a_stream_that_is_stopped_while_a_plan_starts_leaves_nothing_behind(
     with decopa.stream(frame, QUERY, units=2, adapt=replace(EAGER, log=str(log)), **feed.places) as running:
         while "decided" not in log.read_text():
             feed.give(running, 60)
+    (switch,) = running.switches
+    assert "the stream ended before the new plan took over" in (switch.given_up or "")
     with decopa.stream(frame, QUERY, units=2, **feed.places) as running:
         feed.give(running, 60)
 
