@@ -38,7 +38,7 @@ from shuffler.source.trace import Events
 
 if TYPE_CHECKING:
     from cluster.checkpoint.recovery import CheckpointedRun
-    from cluster.spark.match_stream import MatchStream
+    from cluster.spark.streams.match_stream import MatchStream
     from costmodel.calibration import Calibration
     from decopa.runs.scaling.scale_points import Point
     from decopa.runs.scaling.scale_test import ScaleSettings
@@ -198,6 +198,7 @@ def stream(
     trace: TraceOptions = _NO_TRACE,
     limits: Limits = _NO_LIMITS,
     ray: RayOptions = _NO_RAY,
+    adapt: Adapt | None = None,
     trigger: Mapping[str, Any] | None = None,
     name: str | None = None,
 ) -> MatchStream:
@@ -206,11 +207,12 @@ def stream(
     The matches of every micro-batch go to the folder `out` as one Parquet file. Matches may span micro-batches, and
     each is reported once. Events may be late by `trace.lateness.allowed_us`; a match is reported when its last event is
     that old. Called again with the same `checkpoint`, the stream continues, with any number of units or another plan.
+    With `adapt` the plan follows the stream, between two micro-batches; see `MatchStream.switches`.
     `trigger` is that of Spark's writer, as in {"processingTime": "5 seconds"}; `name` is the query's name in Spark.
     """
     from decopa.runs.streams.streaming import stream_spec
 
-    spec = _spec(units, strategy, "ray", planning, trace, limits, ray)
+    spec = replace(_spec(units, strategy, "ray", planning, trace, limits, ray), adapt=adapt)
     return stream_spec(spec, as_workload(query), frame, out=out, checkpoint=checkpoint, trigger=trigger, name=name)
 
 

@@ -1,4 +1,4 @@
-"""Spark through RayDP: sessions, traces, statistics, blocks for shufflers, Structured Streaming.
+"""Spark through RayDP: sessions, traces, statistics, blocks for shufflers, micro-batches (`streams`).
 
 The only room that imports PySpark.
 """

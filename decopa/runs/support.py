@@ -176,8 +176,9 @@ OPTIONS: tuple[Option, ...] = (
         "--adapt",
         "adapt",
         lambda spec: spec.adapt is not None,
-        _on((Way.SPARK,), "keeps the last events, which stay in Ray's object store with --spark; leave out one of both")
-        | _on((Way.STREAM,), "changes plans between blocks, and a micro-batch is worked on as a whole; leave it out"),
+        _on(
+            (Way.SPARK,), "keeps the last events, which stay in Ray's object store with --spark; leave out one of both"
+        ),
     ),
 )
 

@@ -69,7 +69,8 @@ def test_an_outbox_that_owes_nobody_an_urgent_message_is_caught(monkeypatch: pyt
 
 
 def test_restarts_lose_nothing_and_repeat_nothing() -> None:
-    """Micro-batches, flushes, settles, kills and restarts on other plans; `pytest -s` shows how much was tried."""
+    """Micro-batches, flushes, settles, kills, restarts on other plans, and plans that change in between; `pytest -s`
+    shows how much was tried."""
     tried: Counter[str] = Counter()
 
     @settings(max_examples=examples(SCHEDULES))
@@ -102,11 +103,13 @@ def test_restarts_lose_nothing_and_repeat_nothing() -> None:
                 assert stream.handed_us is not None
                 assert found == certain(query, ordered, stream.handed_us)
         assert found == list(map(canonical, brute_force_by_window(query, ordered)))
-        tried.update(schedules=1, restarts=stream.restarts, matches=len(found), late=len(stream.late))
+        tried.update(schedules=1, restarts=stream.restarts, changes=stream.changes, given_up=stream.given_up)
+        tried.update(matches=len(found), late=len(stream.late))
 
     schedule()
     print(", ".join(f"{count:,} {what}" for what, count in tried.items()))
     assert tried["schedules"] >= examples(SCHEDULES) // 2 and tried["restarts"] >= tried["schedules"] // 2
+    assert tried["changes"] >= tried["schedules"] // 3 and tried["given_up"]
     assert tried["matches"]
 
 

@@ -4,7 +4,8 @@
 
 FOLDER has `in` (Parquet files), `schema.parquet` and `query.txt`; matches and checkpoints go beside them. Points:
 `handed` (the plan has the events, nothing is published), `published` (before the batch is declared done), `done`
-(before Spark commits the batch). Without a point it works on everything that is there, and ends.
+(before Spark commits the batch); of a stream that follows its load, and then whatever the batch, `built` (another plan
+is ready to take over) and `replaced` (it has). Without a point it works on everything that is there, and ends.
 """
 
 from __future__ import annotations
@@ -20,10 +21,16 @@ import ray
 
 import decopa
 from actors.columnar.jit import interpreted
+from cluster.change.successor import Successor
 from cluster.spark.session import Executors, prepare_java, spark_on_ray
-from cluster.spark.stream_log import StreamLog
+from cluster.spark.streams.plans import StreamPlans
+from cluster.spark.streams.stream_log import StreamLog
 from shuffler.source.checks import TraceColumns
 from tests.support.sessions import OBJECT_STORE_BYTES, QUICK_START
+
+#: Points of a change of plan, and a stream that is quick to make one.
+CHANGES = ("built", "replaced")
+EAGER = decopa.Adapt(every_s=1e-6, overhead=1.0, horizon_s=1e6, cool_down_s=0.1)
 
 
 def main(folder: Path, units: int, point: str | None, batch: int) -> None:
@@ -44,12 +51,37 @@ def main(folder: Path, units: int, point: str | None, batch: int) -> None:
                 units=units,
                 trigger={"availableNow": True},
                 trace=decopa.TraceOptions(columns=TraceColumns(id="id")),
+                adapt=EAGER if point in CHANGES else None,
             )
             assert stream.await_termination()
     ray.shutdown()
 
 
+def arm_change(point: str) -> None:
+    """The stream waits for the actors of the new plan, as it would if there were always more to come."""
+    is_level, built, replaced = Successor.is_level, StreamPlans.built, StreamPlans.replace
+
+    def dead(work: Callable[..., Any]) -> Callable[..., Any]:
+        def then_die(self: StreamPlans, *arguments: Any) -> Any:
+            begun = self._at_work is not None
+            found = work(self, *arguments)
+            if begun:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return found
+
+        return then_die
+
+    Successor.is_level = lambda self, patience_s=60.0: is_level(self, patience_s)  # type: ignore[method-assign]
+    if point == "built":
+        StreamPlans.built = dead(built)  # type: ignore[method-assign]
+    else:
+        StreamPlans.replace = dead(replaced)  # type: ignore[method-assign]
+
+
 def arm(point: str, batch: int) -> None:
+    if point in CHANGES:
+        arm_change(point)
+        return
     publish, commit = StreamLog.publish, StreamLog.commit
 
     def dying(work: Callable[..., None], *, before: bool) -> Callable[..., None]:

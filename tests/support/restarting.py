@@ -1,4 +1,5 @@
-"""Micro-batches over a simulated cluster that is stopped and started again, with other plans, at any moment.
+"""Micro-batches over a simulated cluster that is stopped and started again, with other plans, at any moment, and whose
+plan changes between them.
 
 What decides is the product's own: how far a batch takes the stream, what is kept, what a replay rebuilds, what is
 published. Simulated are Spark (batches that come again until they are done) and the network. One seed, one schedule.
@@ -12,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from cluster.spark.handover import Reach, handed_after
+from cluster.spark.streams.handover import Reach, handed_after
 from decopa.planning.plan import Plan
 from decopa.query.query import Query
 from decopa.runs.streams.publication import Publication
@@ -42,7 +43,7 @@ class RestartingStream:
         self._done = -1
         self.published: dict[int, pa.Table] = {}
         self.late: set[int] = set()
-        self.restarts = 0
+        self.restarts = self.changes = self.given_up = 0
         self._start()
 
     def batch(self, number: int, rows: Rows) -> None:
@@ -51,6 +52,7 @@ class RestartingStream:
             try:
                 self._maybe_die(0.1)
                 if number > self._done:
+                    self._maybe_change()
                     self._take(number, rows)
                 self._maybe_die(0.2)  # done, but Spark has not heard of it: the batch comes again
                 return
@@ -71,6 +73,18 @@ class RestartingStream:
         )
         if self.handed_us is not None:
             self._work_on([row for row in self._kept if self._ts[row] <= self.handed_us], self.handed_us)
+
+    def _maybe_change(self) -> None:
+        """Between two micro-batches another plan is built, and takes over unless that is given up."""
+        if self._chaos.random() < 0.7:
+            return
+        before = self._reach, self._publication, self._cluster
+        self._start()
+        if self._chaos.random() < 0.3:
+            self._reach, self._publication, self._cluster = before
+            self.given_up += 1
+        else:
+            self.changes += 1
 
     def _take(self, number: int, rows: Rows) -> None:
         before = self.handed_us

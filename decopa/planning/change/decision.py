@@ -47,13 +47,15 @@ class Decision:
 @dataclass(frozen=True)
 class Pending:
     """A decision that is being carried out, with the statistics it was made with. `doubts` counts the looks in a row
-    at which the rates were `changed` once more, to those of the stretch `recent`."""
+    at which the rates were `changed` once more, to those of the stretch `recent`. The `is_first` decision about a plan
+    that was made without statistics follows from no change."""
 
     decision: Decision
     known: tuple[Statistics, ...]
     changed: tuple[Finding, ...] = ()
     doubts: int = 0
     recent: Stretch | None = None
+    is_first: bool = False
 
     def after(self, recent: Stretch | None, at_s: float, window_us: int) -> Pending:
         """After another look, at `at_s`; what happened before the decision does not count."""

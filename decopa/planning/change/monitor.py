@@ -158,7 +158,7 @@ class Monitor:
         if decision is None:
             self.dismiss(suspicion)
         else:
-            self._pending = Pending(decision, tuple(known))
+            self._pending = Pending(decision, tuple(known), is_first=bool(suspicion.note))
         return decision
 
     def outdated(self) -> str | None:
@@ -228,7 +228,10 @@ class Monitor:
         self._watch, self._load = self._new_watch(settled=True), LoadWatch()
 
     def given_up(self, at_s: float) -> None:
-        """The switch came to nothing; the old plan stays."""
+        """The switch came to nothing; the old plan stays. What has changed is found again, and a stream that has just
+        been measured is measured once more."""
+        if self._pending is not None and self._pending.is_first:
+            self._measured = False
         self._pending = None
         self.past = self.past.after_giving_up(at_s, self.rules)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from actors.sinks.outlet import OutletSpec
@@ -20,8 +20,10 @@ from decopa.planning.change.options import Adapt
 from decopa.planning.change.pricing import Pricing
 from decopa.planning.history import history_us, uncertain_windows
 from decopa.planning.plan import Plan
+from decopa.query.query import Query
 from decopa.runs.preparation.planning import DEFAULT_STRATEGY
 from decopa.runs.preparation.prepare import Prepared
+from decopa.runs.spec import Planning
 from decopa.runs.support import Way
 
 if TYPE_CHECKING:
@@ -97,10 +99,66 @@ def adapt_loop(
     tell: Callable[[str], None] = lambda line: None,
     in_background: InBackground = at_once,
 ) -> AdaptLoop:
-    """The loop for a run on any runtime: event time is its clock where a stored trace is read as fast as it can be."""
-    planning = prepared.spec.planning
+    """The loop for a prepared run on any runtime."""
+    planned = Planned(
+        prepared.spec.planning,
+        prepared.queries,
+        prepared.plan,
+        prepared.strategy,
+        prepared.statistics,
+        lasting=prepared.source.schema.intervals,
+        published=prepared.way in (Way.LOCAL, Way.CHECKPOINTS, Way.LIVE_CHECKPOINTS),
+        unpaced=_is_unpaced(prepared),
+    )
+    return loop_for(planned, adapt, run, tell=tell, in_background=in_background)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """How a run was planned, and what that means for the plans after the first.
+
+    `strategy` made the plan, from `statistics`: one for each query, or none. Events may be `lasting`. Where matches are
+    `published` some are out already: of a stored trace in one process, with checkpoints, and of micro-batches. An
+    `unpaced` stored trace is read as fast as it can be.
+    """
+
+    planning: Planning
+    queries: tuple[Query, ...]
+    plan: Plan
+    strategy: str
+    statistics: tuple[Statistics | None, ...] = ()
+    lasting: bool = False
+    published: bool = False
+    unpaced: bool = False
+
+    @property
+    def per_branch(self) -> list[Statistics]:
+        """Statistics that the run was planned with, one for each OR-free query; none if one lacks them."""
+        each = zip(self.queries, self.statistics, strict=True) if self.statistics else ()
+        found = [one for query, one in each for _ in query.branches]
+        return [one for one in found if one is not None] if found and None not in found else []
+
+    @property
+    def cost_based(self) -> str:
+        """The strategy that made the plan, or what would have been chosen if there had been statistics."""
+        if self.strategy in (*COST_BASED, *WORKLOAD_STRATEGIES):
+            return self.strategy
+        several = len(self.plan.reported) > 1 and not self.lasting
+        return WORKLOAD_STRATEGIES[0] if several else DEFAULT_STRATEGY
+
+
+def loop_for(
+    planned: Planned,
+    adapt: Adapt,
+    run: Adaptable,
+    *,
+    tell: Callable[[str], None] = lambda line: None,
+    in_background: InBackground = at_once,
+) -> AdaptLoop:
+    """The loop that follows a run: event time is its clock where a stored trace is read as fast as it can be."""
+    planning = planned.planning
     pricing = Pricing(planning.capacity, planning.reading)
-    known = _per_branch(prepared)
+    known = planned.per_branch
     monitor = Monitor(
         run.plan,
         pricing,
@@ -110,31 +168,14 @@ def adapt_loop(
         measured=bool(known),
     )
     units = adapt.unit_range or planning.units or 1
-    strategy = _strategy(prepared)
-    # Some matches are out already: of a stored trace in one process, and where checkpoints publish them.
-    out = prepared.way in (Way.LOCAL, Way.CHECKPOINTS, Way.LIVE_CHECKPOINTS)
+    strategy = planned.cost_based
 
     def replan(running: Plan, statistics: Sequence[Statistics], speed: float) -> list[Plan]:
         plans = candidate_plans(running, statistics, pricing, units=units, strategy=strategy, speed=speed)
-        return [plan for plan in plans if not (out and _differs_where_uncertain(running, plan))]
+        return [plan for plan in plans if not (planned.published and _differs_where_uncertain(running, plan))]
 
-    clock = Clock(by_events=_is_unpaced(prepared))
+    clock = Clock(by_events=planned.unpaced)
     return AdaptLoop(run, monitor, replan, adapt, clock, known=known, in_background=in_background, tell=tell)
-
-
-def _per_branch(prepared: Prepared) -> list[Statistics]:
-    """Statistics that the run was planned with, one for each OR-free query; none if one lacks them."""
-    each = zip(prepared.queries, prepared.statistics, strict=True) if prepared.statistics else ()
-    found = [one for query, one in each for _ in query.branches]
-    return [one for one in found if one is not None] if found and None not in found else []
-
-
-def _strategy(prepared: Prepared) -> str:
-    """The strategy that made the plan, or what would have been chosen if there had been statistics."""
-    if prepared.strategy in (*COST_BASED, *WORKLOAD_STRATEGIES):
-        return prepared.strategy
-    several = len(prepared.plan.reported) > 1 and not prepared.source.schema.intervals
-    return WORKLOAD_STRATEGIES[0] if several else DEFAULT_STRATEGY
 
 
 def _differs_where_uncertain(running: Plan, plan: Plan) -> bool:

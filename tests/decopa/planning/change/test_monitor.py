@@ -132,6 +132,15 @@ def test_after_a_switch_that_was_given_up_the_monitor_tries_again_later() -> Non
     assert all(later - earlier >= 65 for earlier, later in itertools.pairwise(decided))
 
 
+def test_a_first_switch_that_was_given_up_is_tried_again_although_no_rate_changes() -> None:
+    """A plan that was made without statistics: there is nothing from which the stream has deviated."""
+    unmeasured = Monitor(PLAN_2, Pricing(CAPACITY), rules=SwitchRules(cool_down_s=60), measured=False)
+    stream = Drifting(PLAN_2, known(PHASE_1), lambda second: PHASE_1, unmeasured, units=4, took_s=5.0, gives_up=True)
+    decided = stream.play(400)
+    assert len(decided) >= 2 and {decision.reason for decision in decided} == {"the stream was measured"}
+    assert all(later.at_s - earlier.at_s >= 65 for earlier, later in itertools.pairwise(decided))
+
+
 def test_a_plan_that_is_being_built_is_given_up_once_the_rates_it_is_for_are_over() -> None:
     def rates(second: float) -> Mapping[str, float]:
         return PHASE_2 if 300 <= second < 360 else PHASE_1

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from cluster.spark.stream_log import Progress
+from cluster.change.switches import PlanSwitch
+from cluster.spark.streams.stream_log import Progress
 from decopa.errors import DecoPaError
 
 if TYPE_CHECKING:
@@ -50,6 +51,9 @@ class Batches(Protocol):
 
     @property
     def recent(self) -> Sequence[BatchProgress]: ...
+
+    @property
+    def switches(self) -> Sequence[PlanSwitch]: ...
 
     def close(self) -> None: ...
 
@@ -105,6 +109,11 @@ class MatchStream:
     def recent_progress(self) -> tuple[BatchProgress, ...]:
         """What the last micro-batches of this run did, up to 100 of them, oldest first."""
         return tuple(self._batches.recent)
+
+    @property
+    def switches(self) -> tuple[PlanSwitch, ...]:
+        """The changes of the plan in this run, and those that were given up; none without `adapt`."""
+        return tuple(self._batches.switches)
 
     def exception(self) -> DecoPaError | None:
         """What made the stream fail; None while it runs, and if it ended as it should."""

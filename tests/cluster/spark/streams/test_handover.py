@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.spark.handover import Reach, handed_after
+from cluster.spark.streams.handover import Reach, handed_after
+from costmodel.capacity import Capacity
+from costmodel.statistics import Statistics
 from decopa.language.text.parser import parse_workload
 from decopa.planning.plan import Plan
+from decopa.planning.planner import plan_workload
 from decopa.planning.strategies.left_deep import left_deep
 
 
@@ -40,3 +43,15 @@ def test_the_part_that_looks_furthest_back_decides_what_is_kept() -> None:
     both = reach("QUERY p PATTERN SEQ(A a, B b) WITHIN 50 us", "QUERY q PATTERN SEQ(A a, NOT(B b)) WITHIN 10 us")
     assert both.finals_us(100) == [100, 90]
     assert both.kept_from_us(100) == 50
+
+
+def test_a_fragment_that_queries_share_is_none_of_the_parts_that_report() -> None:
+    texts = (
+        "QUERY p PATTERN SEQ(A a, B b, C c) WHERE a.x = b.x WITHIN 50 us",
+        "QUERY q PATTERN SEQ(A a, B b, NOT(C c)) WHERE a.x = b.x WITHIN 50 us",
+    )
+    queries = parse_workload(";".join(texts))
+    known = Statistics.of(50, {"A": 10.0, "B": 10.0, "C": 10.0}, {("A", "B"): 0.01})
+    shared = plan_workload(queries, [known] * 2, Capacity(6000, 60_000), units=2, strategy="shared").plan
+    assert any(part.fragment for part in shared.parts)
+    assert Reach.of(shared) == reach(*texts)

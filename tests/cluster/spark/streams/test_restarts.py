@@ -21,7 +21,7 @@ import decopa
 from actors.columnar.jit import interpreted
 from shuffler.source.checks import TraceColumns
 from shuffler.source.lateness import Lateness
-from tests.cluster.spark.test_streaming import events, published, streaming, write
+from tests.cluster.spark.streams.test_micro_batches import events, published, streaming, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

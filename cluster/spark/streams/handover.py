@@ -22,18 +22,21 @@ def handed_after(handed_us: int | None, newest_us: int, allowed_us: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far back the parts of a plan look: the window of each and how many NOTs lie inside each other in it."""
+    """How far back the queries of a plan look: the window of each and how many NOTs lie inside each other in it.
+
+    It is the same for every plan of these queries: a fragment that they share looks no further than they do.
+    """
 
     windows_us: tuple[int, ...]
     nestings: tuple[int, ...]
 
     @classmethod
     def of(cls, plan: Plan) -> Reach:
-        queries = [part.query for part in plan.parts]
+        queries = plan.queries
         return cls(tuple(query.window_us for query in queries), tuple(query.nesting_of_not for query in queries))
 
     def finals_us(self, handed_us: int) -> Sequence[int]:
-        """For each part: no match that comes after `handed_us` ends before this.
+        """For each part that reports: no match that comes after `handed_us` ends before this.
 
         A NOT at the end of a SEQ holds a match for one window from its start; a NOT inside it holds what would block
         the match for one more.
