@@ -64,6 +64,10 @@ class Following(Protocol):
         """A block was fed: the ordinal of its first event, and its number."""
         ...
 
+    def holds(self, block: FeedBlock) -> bool:
+        """Whether this block, the next one, has to wait; `between_blocks` is called again meanwhile."""
+        ...
+
     def step(self) -> None:
         """Called now and then, while the session waits for something."""
         ...
@@ -162,6 +166,9 @@ class Session:
             # Once there is room: another plan, which is fed the same blocks, has had time for the last one.
             self._wait_for_room(self._next_name, _BLOCKS_IN_FLIGHT)
             self.follower.between_blocks(block.first_ts)
+            while self.follower.holds(block):
+                self.idle(_STEP_EVERY_S)
+                self.follower.between_blocks(block.first_ts)
         if self._start is None:
             self._start = ReplayStart(machine_time_s(), block.first_ts, self.events)
         name = self._next_name
@@ -264,8 +271,12 @@ class Session:
 
     def take(self) -> tuple[pa.Table, ...]:
         """The matches that came since the last call, a table for each part of the plan."""
+        return tuple(self.take_by_key().values())
+
+    def take_by_key(self) -> dict[str, pa.Table]:
+        """The same by the keys of the parts."""
         found = {name: self._ask(sink.take, name) for name, sink in self._deployment.sinks.items()}
-        return self._deployment.topology.by_part(found)
+        return self._deployment.topology.by_key(found)
 
     def arrived(self) -> tuple[dict[int, pa.Table], dict[int, int]]:
         """The matches that have come since the last call, by part, where there are some; and of every part that reports

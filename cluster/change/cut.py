@@ -86,13 +86,3 @@ def released(
         if key in found and found[key].num_rows:
             out[key], held[key] = ending_in(found[key], None, final_us), ending_in(found[key], final_us, None)
     return out, held
-
-
-def joined(first: Mapping[str, pa.Table], second: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-    """The tables of both, by key; those of one key one below the other."""
-    found = dict(first)
-    for key, table in second.items():
-        before = found.get(key)
-        empty = before is None or not before.num_rows
-        found[key] = table if empty else pa.concat_tables([before, table]).unify_dictionaries()
-    return found

@@ -33,6 +33,8 @@ class Cutting(Telling, Protocol):
 
     #: Whether a new plan waits for a cut, or reads what was stored: nothing that would disturb it should begin.
     wanted: bool
+    #: Whether somebody waits for the next checkpoint.
+    urgent: bool
 
     @property
     def can_cut(self) -> bool:

@@ -26,7 +26,10 @@ from cluster.change.cutting import Cutting
 from cluster.change.history import DEFAULT_MAX_BYTES, BlockRing, HistoryGone
 from cluster.change.outcome import ChangeAbandoned, Switched
 from cluster.change.successor import FedBlock, Running, Successor
+from cluster.checkpoint.coordinator import Side
+from cluster.checkpoint.notes import NoNotes, Notes
 from cluster.checkpoint.restoring import can_follow
+from cluster.checkpoint.store import Manifest
 from cluster.deploy.deployment import Deployment
 from cluster.deploy.kept_actors import kept_actors
 from cluster.feeding import FeedBlock
@@ -149,6 +152,15 @@ class PlanChanges:
 
     # ------------------------------------------------------------- for the runtime
 
+    same_queries = True
+
+    @property
+    def notes(self) -> Notes:
+        return NoNotes()
+
+    def begin_from(self, manifest: Manifest | None, plan: Plan) -> Plan:
+        return plan
+
     def follow(self, session: Session, cutting: Cutting, deploy: Callable[[Plan], Deployment]) -> None:
         """Begins with a session; `deploy` makes the actors of a plan, which are not started yet."""
         self._session, self._cutting, self._deploy = session, cutting, deploy
@@ -227,6 +239,10 @@ class PlanChanges:
             else:
                 return
 
+    def holds(self, block: FeedBlock) -> bool:
+        """No block waits for a change that changes nothing but who works on it."""
+        return False
+
     def step(self) -> None:
         self._cutting.look()
         retiring = self._retiring
@@ -299,7 +315,7 @@ class PlanChanges:
         request.result.set_running_or_notify_cancel()  # from here on it is made
         new, side = successor.hand_over()
         place, watermark_us = self._session.place, self._session.last_ts
-        passing = self._cutting.cut(place, watermark_us, side)
+        passing = self._cutting.cut(place, watermark_us, self._at_cut(request.result, side, watermark_us))
         self._session.exchange(new)
         self._plan, self._successor, self._cutting.wanted = request.plan, None, False
         if self._ring is not None:
@@ -315,6 +331,10 @@ class PlanChanges:
         )
         self._retiring = _Retiring(new, request, now_s, passing, switched)
         self._told("cutting", new.deployment)
+
+    def _at_cut(self, result: Future[Switched], side: Side, watermark_us: int) -> Side:
+        """The side that takes over, which somebody asked for with this result."""
+        return side
 
     def _complete(self, retiring: _Retiring) -> None:
         self._retiring, before = None, retiring.switched

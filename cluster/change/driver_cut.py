@@ -11,11 +11,12 @@ import pyarrow as pa
 import ray
 
 from actors.state.codec import ShufflerState, encode_shuffler
-from cluster.change.cut import joined, matches_at_cut, released, reported
+from cluster.change.cut import matches_at_cut, released, reported
 from cluster.change.outcome import ChangeAbandoned
 from cluster.checkpoint.coordinator import Side
 from cluster.checkpoint.restoring import Snapshot
 from cluster.deploy.deployment import Deployment
+from cluster.matches import joined
 from cluster.session import StreamPlace
 from decopa.planning.plan import Plan
 
@@ -46,7 +47,7 @@ class DriverCut:
 
     #: A cut waits for nothing but the one before.
     obstacle: str | None = None
-    wanted = False
+    wanted = urgent = False
 
     def __init__(self, deployment: Deployment, *, same_queries: bool) -> None:
         """With `same_queries` a plan of other queries is refused: nobody would ask for their matches."""
@@ -93,7 +94,7 @@ class DriverCut:
         """The matches before the barrier have left their sinks with it."""
         side = asked.side
         found = {name: side.result(call, name) for call, name in asked.calls.items() if name in side.sinks}
-        self.add(by_key(side, found))
+        self.add(side.topology.by_key(found))
         self._asked = None
 
     @staticmethod
@@ -144,7 +145,7 @@ class DriverCut:
         results: dict[int, dict[str, Any]] = {id(pending.old): {}, id(pending.new): {}}
         for call, (side, name) in pending.calls.items():
             results[id(side)][name] = side.result(call, name)
-        old, new = (by_key(side, results[id(side)]) for side in (pending.old, pending.new))
+        old, new = (side.topology.by_key(results[id(side)]) for side in (pending.old, pending.new))
         queries = reported(pending.old.topology.plan) | reported(pending.new.topology.plan)
         self._earlier = matches_at_cut(joined(self._earlier, old), new, queries, pending.watermark_us)
         self._pending = None
@@ -159,9 +160,3 @@ class DriverCut:
         queries = reported(self._deployment.topology.plan)
         out, self._earlier = released(joined(self._earlier, found), queries, watermark_us)
         return out
-
-
-def by_key(deployment: Deployment, found: Mapping[str, tuple[pa.Table, ...]]) -> dict[str, pa.Table]:
-    """What each sink tells, by its name -> the tables by the keys of their parts."""
-    topology = deployment.topology
-    return dict(zip(reported(topology.plan), topology.by_part(dict(found)), strict=True))

@@ -21,10 +21,11 @@ from actors.group import Limits
 from actors.reports import OperatorReport
 from actors.sinks.outlet import Outcome, OutletSpec, check_rows_only
 from actors.sinks.sink import MatchSink
-from cluster.change.cut import final_at, held_from, joined, matches_at_cut, released, reported
+from cluster.change.cut import final_at, held_from, matches_at_cut, released, reported
 from cluster.change.history import History
 from cluster.change.staying import dealt_out, staying_parts, with_sources
 from cluster.live import NewMatches
+from cluster.matches import joined
 from cluster.pipeline import TABLE, PartState, Pipeline
 from decopa.errors import DecoPaError, PlanError
 from decopa.planning.history import history_us, uncertain_windows

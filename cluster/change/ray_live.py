@@ -92,14 +92,14 @@ class ChangingRayLive(RayLive):
             open_.callback(lambda: session.deployment.stop())
             open_.callback(self._changes.close)
             session.await_actors()
-            nothing = self._taken(session)
+            nothing = session.take_by_key()
             self._cuts = cuts = LiveCut(session.deployment)
             self._changes.follow(session, cuts, self._deployment)
             started = time.perf_counter()
             feeder = self._start_feeding(session)
             open_.callback(lambda: self._leave(feeder))
             yield from self._arriving(cuts, nothing)
-            tables = nothing | cuts.released(self._taken(session), END_OF_STREAM)
+            tables = nothing | cuts.released(session.take_by_key(), END_OF_STREAM)
             if any(table.num_rows for table in tables.values()):
                 yield NewMatches(tuple(tables[key] for key in nothing), (NOTHING_YET,) * len(nothing))
             self.report = run_report(session.deployment, session, time.perf_counter() - started)
@@ -107,11 +107,6 @@ class ChangingRayLive(RayLive):
     def _leave(self, feeder: threading.Thread) -> None:
         self._cuts.asked = None
         super()._leave(feeder)
-
-    @staticmethod
-    def _taken(session: Session) -> dict[str, pa.Table]:
-        """What the sinks still have, by the keys of their parts."""
-        return dict(zip(reported(session.deployment.topology.plan), session.take(), strict=True))
 
     def _arriving(self, cuts: LiveCut, nothing: Mapping[str, pa.Table]) -> Iterator[NewMatches]:
         """Asks all sinks of the running plan at once and hands out what the first one answers, until all is fed."""

@@ -98,8 +98,7 @@ class ChangingRayRuntime:
         sides have equal times.
         """
         plan = session.deployment.topology.plan
-        last = dict(zip(reported(plan), session.take(), strict=True))
-        found = cuts.released(last, END_OF_STREAM)
+        found = cuts.released(session.take_by_key(), END_OF_STREAM)
         if not self._changes.made:
             return tuple(found[key] for key in reported(plan))
         by_time = [("end_ts", "ascending"), ("start_ts", "ascending")]

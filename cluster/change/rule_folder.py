@@ -18,15 +18,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from cluster.change.versions import RuleError
+from cluster.change.versions import DOING, Doing, RuleError
 from decopa.choices import RULE_SIGHTS, RuleSight
 from decopa.errors import DecoPaError, OutputError
 from decopa.files import write_text
 
-Doing = Literal["add", "remove", "replace"]
-_DOING: tuple[Doing, ...] = ("add", "remove", "replace")
 #: A longer line is no change: queries are texts of a few lines.
 _LONGEST_LINE = 1 << 20
 
@@ -51,7 +49,7 @@ class RuleChange:
             found = json.loads(line) if len(line) <= _LONGEST_LINE else None
         except ValueError:
             found = None
-        if not isinstance(found, dict) or found.get("do") not in _DOING:
+        if not isinstance(found, dict) or found.get("do") not in DOING:
             raise RuleError(f"{where} is no change of rules; use `decopa rules add`, `remove` or `replace`")
         texts = [found.get(key, "") for key in ("name", "query")]
         at = found.get("at")

@@ -8,7 +8,7 @@ flow all the time.
 A checkpoint that cannot be written, because the disk is full, is given up: its matches are published with the next one.
 
 Where another plan takes over, two checkpoints are made at one place in the stream: the last one of the old plan, with
-its matches, and the first one of the new plan, with what its units hold and without matches, since they repeat those of
+its matches, and the first one of the new plan, with what its units hold and without the matches that repeat those of
 the old plan. The manifest of the second names the new plan. Without it a run that is taken up continues with the old
 plan.
 """
@@ -18,19 +18,21 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 import ray
 
 from actors.state.codec import ShufflerState, encode_shuffler
+from cluster.checkpoint.notes import NoNotes, Notes
 from cluster.checkpoint.output import MatchOutput
 from cluster.checkpoint.restoring import Snapshot, snapshot_of
 from cluster.checkpoint.store import CheckpointStore, Manifest, NotWritten, StoredState
 from cluster.deploy.deployment import Deployment
+from cluster.matches import joined
 from cluster.session import StreamPlace
 from decopa.errors import CheckpointError, DecoPaError, DeployError, OutputError
 from decopa.planning.history import uncertain_windows
@@ -46,8 +48,8 @@ _SOON = 0.25
 #: The name under which a checkpoint has the position of a live source.
 SOURCE = "source"
 
-#: Makes one table of the matches of all parts of a plan.
-Merge = Callable[[Sequence[pa.Table]], pa.Table]
+#: Makes one table of the matches of all parts of a plan, which come by their keys, in the order of the plan's parts.
+Merge = Callable[[Mapping[str, pa.Table]], pa.Table]
 
 
 class NodeLeaving(DeployError):
@@ -65,11 +67,13 @@ class Published:
 
 @dataclass(frozen=True)
 class Side:
-    """A plan (as JSON) that runs, its actors, and who knows whether a node that they are on is about to leave."""
+    """A plan (as JSON) that runs, its actors, who knows whether a node that they are on is about to leave, and what is
+    kept in its checkpoints beside."""
 
     deployment: Deployment
     plan: str
     leaving: Callable[[], str | None] = lambda: None
+    notes: Notes = field(default_factory=NoNotes)
 
 
 @dataclass
@@ -78,8 +82,10 @@ class _Pending:
     place: StreamPlace
     calls: dict[Any, str]
     side: Side
-    #: Whether matches before it repeat those of the plan before.
-    muted: bool = False
+    #: What its side's notes held here.
+    noted: Any
+    #: The parts whose matches before it repeat those of the plan before; None if no plan has taken over here.
+    muted: Collection[str] | None = None
 
 
 class Coordinator:
@@ -97,20 +103,25 @@ class Coordinator:
         retries: int,
         first: int,
         taken_up: bool = False,
+        same_queries: bool = True,
     ) -> None:
         """A run that was `taken_up` again makes its first checkpoint soon: matches that were found before the loss wait
-        for it, and another loss before it would have the same work done once more."""
+        for it, and another loss before it would have the same work done once more. With `same_queries` a plan of other
+        queries is refused: `merge` would not know their matches."""
         self._side, self._store, self._output, self._merge = side, store, output, merge
         self._attempt, self._every_s, self._keep, self._retries = attempt, every_s, keep, retries
+        self._same_queries = same_queries
         self.published = published
         #: Whether another plan waits for a cut: no checkpoint begins until then.
         self.wanted = False
+        #: Whether somebody waits for the next checkpoint, wherever the stream is.
+        self.urgent = False
         #: The plan from which the run would be taken up, as JSON.
         self.committed_plan = side.plan
         #: The number of the next checkpoint; a number is never used twice, even if its checkpoint was given up.
         self.next = first
-        #: Matches of checkpoints that were given up, a table for each sink.
-        self._unpublished: list[pa.Table] | None = None
+        #: Matches of checkpoints that were given up, by the keys of their parts.
+        self._unpublished: dict[str, pa.Table] = {}
         self._failures = 0
         #: What kept checkpoints from being written.
         self.given_up: list[str] = []
@@ -141,10 +152,13 @@ class Coordinator:
         elif (node := self._side.leaving()) is not None:
             self._last = self.next, node
             self._begin(place)
-        elif (
-            not self.wanted and time.monotonic() - self._begun_at >= self._wait_s and not place.is_at(self._settled_at)
-        ):
+        elif not self.wanted and self._is_due(place):
             self._begin(place)
+
+    def _is_due(self, place: StreamPlace) -> bool:
+        if self.urgent and not self._failures:
+            return True
+        return time.monotonic() - self._begun_at >= self._wait_s and (self.urgent or not place.is_at(self._settled_at))
 
     def checkpoint(self, place: StreamPlace) -> None:
         """Makes a checkpoint here and returns when it is complete; one that is under way is ended first."""
@@ -169,9 +183,9 @@ class Coordinator:
 
     def check(self, old: Plan, new: Plan) -> None:
         """Raises if one plan cannot follow the other in a run with checkpoints."""
-        if old.queries != new.queries:
+        if self._same_queries and old.queries != new.queries:
             raise CheckpointError("a run with checkpoints keeps its queries; only their plan can change")
-        for query in old.queries:
+        for query in new.queries:
             if uncertain_windows(query):
                 raise CheckpointError(
                     f"query {query.name} has NOT inside NOT, or NEXT and a NOT that is open at its end: plans "
@@ -181,9 +195,10 @@ class Coordinator:
     def cut(self, place: StreamPlace, watermark_us: int, new: Side) -> list[Any]:
         """From here on `new` runs, whose actors have been fed the same events; no event before the watermark follows.
         Returns the calls that are done when its sinks have passed the cut."""
+        before = self._side.deployment.topology.plan
         self._begin(place, watermark_us)
         self._side = new
-        calls = self._begin(place, watermark_us, muted=True).calls
+        calls = self._begin(place, watermark_us, muted=frozenset(before.keys)).calls
         return [call for call, name in calls.items() if name in new.deployment.sinks]
 
     def prepare_states(self, deployment: Deployment) -> None:
@@ -206,20 +221,22 @@ class Coordinator:
     @property
     def is_settled(self) -> bool:
         """Whether the plan that took over is in a checkpoint, or its first one was given up."""
-        return not any(pending.muted for pending in self._pending)
+        return all(pending.muted is None for pending in self._pending)
 
     @property
     def _wait_s(self) -> float:
         return max(self._every_s, min(_LONGEST_WAIT_S, self._every_s * float(2**self._failures)))
 
-    def _begin(self, place: StreamPlace, watermark_us: int = NOTHING_YET, *, muted: bool = False) -> _Pending:
-        self._begun_at = time.monotonic()
+    def _begin(
+        self, place: StreamPlace, watermark_us: int = NOTHING_YET, *, muted: Collection[str] | None = None
+    ) -> _Pending:
+        self._begun_at, self.urgent = time.monotonic(), False
         number, deployment = self.next, self._side.deployment
         self.next += 1
         calls = {shuffler.barrier.remote(number, watermark_us): name for name, shuffler in deployment.shufflers.items()}
         calls |= {unit.stored.remote(number): name for name, unit in deployment.units.items()}
         calls |= {sink.matches_before.remote(number): name for name, sink in deployment.sinks.items()}
-        self._pending.append(_Pending(number, place, calls, self._side, muted))
+        self._pending.append(_Pending(number, place, calls, self._side, self._side.notes.taken(), muted))
         return self._pending[-1]
 
     def wait_for_pending(self) -> None:
@@ -240,9 +257,11 @@ class Coordinator:
                 results[name] = deployment.result(call, name)
             except NotWritten as err:
                 failure = err
-        topology = deployment.topology
-        found: Sequence[Any] = topology.by_part(results)
-        tables = self._with_unpublished([table.slice(0, 0) for table in found] if pending.muted else found)
+        topology, muted = deployment.topology, pending.muted or ()
+        found = topology.by_key({name: results[name] for name in deployment.sinks})
+        tables = joined(
+            self._unpublished, {key: table.slice(0, 0) if key in muted else table for key, table in found.items()}
+        )
         try:
             if failure is not None:
                 raise failure
@@ -254,32 +273,34 @@ class Coordinator:
             position = pending.place.position
             if position is not None:
                 states[SOURCE] = self._store.write_state(pending.number, SOURCE, position.encode(), self._attempt)
-            manifest, part = self._commit(pending.side, pending.number, pending.place, states, tables, finished=False)
+            manifest, part = self._commit(pending, states, tables)
         except (NotWritten, OutputError) as err:
             self._give_up(pending.number, tables, err)
         else:
             # A live stream may pause for long: then one checkpoint is enough.
             self._settled_at = pending.place
             self._publish(part)
+            pending.side.notes.kept(manifest.extra)
             self._answer(pending.number, manifest)
             self.progressed_s = time.monotonic()
             self.durations_s.append(self.progressed_s - self._begun_at)
             if self._last is not None and self._last[0] == pending.number:
                 raise NodeLeaving(self._last[1])
 
-    def finish(self, place: StreamPlace, last: Sequence[pa.Table]) -> None:
+    def finish(self, place: StreamPlace, last: Mapping[str, pa.Table]) -> None:
         """The last matches, at the end of the stream."""
+        tables = joined(self._unpublished, last)
         while True:
-            tables = self._with_unpublished(last)
+            ending = _Pending(self.next, place, {}, self._side, self._side.notes.taken())
             try:
-                _, part = self._commit(self._side, self.next, place, {}, tables, finished=True)
+                manifest, part = self._commit(ending, {}, tables, finished=True)
                 break
             except (NotWritten, OutputError) as err:
                 self._give_up(self.next, tables, err)
                 self.next += 1
-                last = [table.slice(0, 0) for table in last]
                 time.sleep(self._wait_s)
         self._publish(part)
+        self._side.notes.kept(manifest.extra)
         self._output.finish()
 
     def _answer(self, number: int, found: Manifest | DecoPaError) -> None:
@@ -292,13 +313,7 @@ class Coordinator:
         else:
             asked.set_exception(found)
 
-    def _with_unpublished(self, tables: Sequence[pa.Table]) -> list[pa.Table]:
-        if self._unpublished is None:
-            return list(tables)
-        both = zip(self._unpublished, tables, strict=True)
-        return [pa.concat_tables(two).unify_dictionaries() for two in both]
-
-    def _give_up(self, number: int, tables: list[pa.Table], failure: CheckpointError | OutputError) -> None:
+    def _give_up(self, number: int, tables: dict[str, pa.Table], failure: CheckpointError | OutputError) -> None:
         """This checkpoint will not be; a few in a row end the run, since memory would not last for ever."""
         self._store.check_attempt(self._attempt)  # or the folder that is removed could be another driver's
         self._unpublished = tables
@@ -317,23 +332,32 @@ class Coordinator:
 
     def _commit(
         self,
-        side: Side,
-        number: int,
-        place: StreamPlace,
+        ending: _Pending,
         states: Mapping[str, StoredState],
-        tables: Sequence[pa.Table],
+        tables: Mapping[str, pa.Table],
         *,
-        finished: bool,
+        finished: bool = False,
     ) -> tuple[Manifest, str | None]:
         """Stages the matches and completes the checkpoint; returns it, and the name of the part to be published."""
         self._store.check_attempt(self._attempt)  # who was taken for dead must not touch what others have staged
+        side, number, place = ending.side, ending.number, ending.place
         matches = self._merge(tables)
         part = self._output.stage(number, matches)
         parts = self.published.parts if part is None else (*self.published.parts, part)
         total = self.published.matches + matches.num_rows
         shufflers = side.deployment.topology.shufflers
         manifest = Manifest(
-            number, self._attempt, side.plan, shufflers, place.events, place.blocks, states, parts, total, finished
+            number,
+            self._attempt,
+            side.plan,
+            shufflers,
+            place.events,
+            place.blocks,
+            states,
+            parts,
+            total,
+            finished,
+            side.notes.with_matches(ending.noted, matches),
         )
         self._store.commit(manifest)
         self.committed_plan = side.plan
@@ -341,7 +365,7 @@ class Coordinator:
         return manifest, part
 
     def _publish(self, part: str | None) -> None:
-        self._unpublished, self._failures = None, 0
+        self._unpublished, self._failures = {}, 0
         if part is not None:
             self._output.publish([part])
         self._store.prune(self._keep)

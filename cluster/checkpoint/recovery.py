@@ -11,13 +11,14 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from actors.group import Limits
 from actors.sinks.outlet import check_rows_only
 from cluster.checkpoint.coordinator import SOURCE, Coordinator, Merge, NodeLeaving, Published, Side
+from cluster.checkpoint.notes import NoNotes, Notes
 from cluster.checkpoint.output import MatchOutput
 from cluster.checkpoint.restoring import can_follow, restored, snapshot_of
 from cluster.checkpoint.store import CheckpointStore, Manifest
@@ -83,6 +84,18 @@ class _Loss:
 class Changing(Protocol):
     """Changes the plan of a run, see `cluster.change.deployed`."""
 
+    #: Whether the queries of the plan stay what they are.
+    same_queries: bool
+
+    @property
+    def notes(self) -> Notes:
+        """What it keeps in the checkpoints of the plan that an attempt begins with."""
+        ...
+
+    def begin_from(self, manifest: Manifest | None, plan: Plan) -> Plan:
+        """An attempt is about to begin at this checkpoint, or at the beginning; returns its plan, `plan` as a rule."""
+        ...
+
     def follow(self, session: Session, cutting: Coordinator, deploy: Callable[[Plan], Deployment]) -> None:
         """Begins with an attempt."""
         ...
@@ -99,7 +112,8 @@ class Changing(Protocol):
 class CheckpointedRuntime:
     """As `RayRuntime`, with checkpoints. `source` must give the same events every time that it is read; `recovered` is
     told whenever the run has been taken up again. Setting `stop` ends the run with a checkpoint, to go on later. With
-    `changes` the plan may become another while it runs."""
+    `changes` the plan may become another while it runs, and if that may have other queries, `attributes` are those that
+    any of them may need."""
 
     def __init__(
         self,
@@ -114,6 +128,7 @@ class CheckpointedRuntime:
         recovered: Callable[[Recovery], None] | None = None,
         stop: threading.Event | None = None,
         changes: Changing | None = None,
+        attributes: Collection[str] | None = None,
     ) -> None:
         check_structure(plan)
         check_rows_only(plan, "a run with checkpoints")
@@ -133,7 +148,8 @@ class CheckpointedRuntime:
         self._recorder: Recording | None = None
         self.topology = self._topology_of(plan)
         schema = source.format.schema
-        self._attributes = needed_attributes([bind(part.query, schema) for part in plan.parts], schema)
+        needed = needed_attributes([bind(part.query, schema) for part in plan.parts], schema)
+        self._attributes = needed if attributes is None else attributes
 
     def _topology_of(self, plan: Plan) -> Topology:
         return Topology(plan, self._options.shufflers, sinks=self._options.sinks)
@@ -201,6 +217,9 @@ class CheckpointedRuntime:
         if manifest is not None and SOURCE in manifest.states:
             saved = self._store.read_state(manifest, SOURCE)
         found = None
+        if self._changes is not None:
+            self._plan = self._changes.begin_from(manifest, self._plan)
+            self.topology = self._topology_of(self._plan)
         if manifest is not None:
             saved_plan = Plan.from_json(manifest.plan)
             if saved_plan.queries == self._plan.queries and not can_follow(saved_plan, self._plan):
@@ -213,7 +232,12 @@ class CheckpointedRuntime:
         session.await_actors()
         self._next = max(self._next, published.number + 1)
         coordinator = Coordinator(
-            Side(deployment, self._plan.to_json(), DrainWatch(deployment.node_ids()).leaving),
+            Side(
+                deployment,
+                self._plan.to_json(),
+                DrainWatch(deployment.node_ids()).leaving,
+                NoNotes() if self._changes is None else self._changes.notes,
+            ),
             self._store,
             self._output,
             merge=self._merge,
@@ -224,6 +248,7 @@ class CheckpointedRuntime:
             retries=self._checkpoints.retries,
             first=self._next,
             taken_up=lost is not None,
+            same_queries=self._changes is None or self._changes.same_queries,
         )
         session.coordinator, session.recorder = coordinator, self._recorder
         if self._changes is not None:
@@ -252,7 +277,7 @@ class CheckpointedRuntime:
             session.coordinator = None
             if not result.stopped:
                 session.finish()
-                coordinator.finish(session.place, session.take())
+                coordinator.finish(session.place, session.take_by_key())
         finally:
             if self._changes is not None:
                 self._changes.leave()

@@ -17,6 +17,7 @@ from costmodel.capacity import Capacity
 from costmodel.statistics import Statistics
 from decopa.choices import (
     DEFAULT_COMPARED_PER_S,
+    DEFAULT_HISTORY_BYTES,
     DEFAULT_INGESTED_PER_S,
     DEFAULT_MAX_FOLDER_BYTES,
     ORDERS,
@@ -127,11 +128,25 @@ class Output:
 
 
 @dataclass(frozen=True)
+class Rules:
+    """Queries of a run with checkpoints that come and go while it goes on.
+
+    `folder` is where `decopa rules` asks for changes. Of a live stream events are kept as far back as the rules there
+    look and at least `keep_history_us`, within `max_history_bytes`.
+    """
+
+    folder: str | None = None
+    keep_history_us: int = 0
+    max_history_bytes: int = DEFAULT_HISTORY_BYTES
+
+
+@dataclass(frozen=True)
 class RunSpec:
     """One run. `runtime` None means Ray if units, a cluster, Spark or checkpoints are asked for, else this process.
 
     `order` is that of the matches, one of `ORDERS`; None means canonical for a table or file. With `count` the result
-    is the number of matches, which are not made. With `adapt` the plan follows the stream while the run goes on.
+    is the number of matches, which are not made. With `adapt` the plan follows the stream while the run goes on, with
+    `rules` its queries come and go.
     """
 
     trace: TraceOptions = field(default_factory=TraceOptions)
@@ -144,6 +159,7 @@ class RunSpec:
     order: str | None = None
     count: bool = False
     adapt: Adapt | None = None
+    rules: Rules | None = None
 
     def __post_init__(self) -> None:
         if self.order is not None and self.order not in ORDERS:

@@ -10,12 +10,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from cluster.checkpoint.recovery import Recovery
     from cluster.deploy.recorder import Recorder
+    from decopa.runs.streams.durable_rules import DurableRules
 
 #: Called with the numbers of events and matches so far.
 Progress = Callable[[int, int], None]
 
 
 def _ignore(text: str) -> None:
+    pass
+
+
+def _no_rules(rules: DurableRules) -> None:
     pass
 
 
@@ -34,5 +39,7 @@ class Watch:
     #: A run with checkpoints ends with one once this is set.
     stop: threading.Event | None = None
     warn: Callable[[str], None] = _ignore
-    #: Gets a line when the plan has been changed.
+    #: Gets a line when the plan, or a rule, has been changed.
     changed: Callable[[str], None] = _ignore
+    #: Gets those who change the rules of a run with checkpoints, if they come and go, once the run is about to begin.
+    ruled: Callable[[DurableRules], None] = _no_rules

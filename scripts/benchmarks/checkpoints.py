@@ -39,7 +39,7 @@ def main() -> int:
                 runtime = CheckpointedRuntime(
                     plan,
                     TraceBlocks(source),
-                    merge=lambda tables: result_table(queries, tables),
+                    merge=lambda tables: result_table(queries, list(tables.values())),
                     output=PublishedMatches(Path(folder) / "out"),
                     checkpoints=Checkpoints(f"{folder}/checkpoints", every_s=args.every),
                     limits=Limits(),

@@ -107,9 +107,9 @@ class ShufflerNode:
 
     def flush(self, watermark_us: int = NOTHING_YET) -> None:
         """Passes on what waits: the stream has nothing more for the moment, and nothing earlier than the watermark."""
+        self._hand_over_marks()  # before the rows, or the last matches of a run are there and nobody knows since when
         self._put(self._feeder.advance(watermark_us))
         self.outbox.flush(urgent=True)
-        self._hand_over_marks()
 
     def barrier(self, number: int, watermark_us: int = NOTHING_YET) -> tuple[FeederState, ...]:
         """Cuts the stream here: whatever was fed before is before the cut, for every receiver, and no event before the

@@ -6,10 +6,10 @@ are the plan's edges between units of the two.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import networkx as nx
 
@@ -145,8 +145,12 @@ class Topology:
 
     def by_part(self, found: dict[str, tuple[object, ...]]) -> tuple[object, ...]:
         """What sinks tell of each of their parts, by name -> the same in the order of the plan's parts."""
+        return tuple(self.by_key(found).values())
+
+    def by_key(self, found: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+        """The same by the keys of the parts, in the order of the plan's parts."""
         told = {part: one for name, parts in self.sink_parts.items() for part, one in zip(parts, found[name])}
-        return tuple(told[part] for part in sorted(told))
+        return {self.plan.keys[part]: told[part] for part in sorted(told)}
 
     @property
     def titles(self) -> tuple[str, ...]:

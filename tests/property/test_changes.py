@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 import cluster.change.local
 from actors.columnar.jit import interpreted
-from cluster.change.cut import joined, reported
+from cluster.change.cut import reported
 from cluster.change.local import ChangingPipeline
+from cluster.matches import joined
 from decopa.language.text.parser import parse
 from decopa.planning.plan import Plan, PlanOperator, QueryPlan
 from decopa.planning.spread import spread_units

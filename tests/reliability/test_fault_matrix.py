@@ -89,7 +89,7 @@ def test_units_that_die_while_they_write_their_state_on_ray(ray_cluster: None, t
         runtime = CheckpointedRuntime(
             make_plan(queries, units=3),
             TraceBlocks(source, 64),
-            merge=lambda tables: result_table(queries, tables),
+            merge=lambda tables: result_table(queries, list(tables.values())),
             output=PublishedMatches(tmp_path / "out"),
             checkpoints=Checkpoints(str(tmp_path / "checkpoints"), every_s=0.3),
             limits=Limits(),

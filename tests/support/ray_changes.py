@@ -120,7 +120,7 @@ def checkpointed_run(trace: Path, folder: Path, changes: PlanChanges) -> Checkpo
     return CheckpointedRuntime(
         changes.plan if manifest is None else Plan.from_json(manifest.plan),
         TraceBlocks(open_trace(trace), BLOCK_ROWS),
-        merge=lambda tables: result_table(queries, tables),
+        merge=lambda tables: result_table(queries, list(tables.values())),
         output=PublishedMatches(folder / "out"),
         checkpoints=Checkpoints(location, every_s=0.3),
         limits=Limits(),

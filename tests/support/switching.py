@@ -19,11 +19,12 @@ import pyarrow as pa
 from actors.group import Limits
 from actors.node import SinkNode, UnitNode
 from actors.state.codec import ShufflerState, encode_shuffler
-from cluster.change.cut import joined, matches_at_cut, reported
+from cluster.change.cut import matches_at_cut, reported
 from cluster.change.deployed import may_carry
 from cluster.change.history import BlockRing, HistoryGone
 from cluster.checkpoint.restoring import Snapshot, restored
 from cluster.deploy.deployment import Restored
+from cluster.matches import joined
 from cluster.session import StreamPlace
 from decopa.planning.history import history_us
 from decopa.planning.plan import Plan
@@ -82,8 +83,7 @@ class Cut:
     @property
     def tables(self) -> dict[str, pa.Table]:
         """The matches before the cut, by the keys of their parts."""
-        topology = self.side.topology
-        return dict(zip(reported(topology.plan), topology.by_part(self.matches), strict=True))
+        return self.side.topology.by_key(self.matches)
 
 
 class Side:
@@ -204,6 +204,10 @@ class SwitchingCluster:
         self._ordinals = [0]
         for block in self._blocks:
             self._ordinals.append(self._ordinals[-1] + block.rows.num_rows)
+        clock, unit = self.form.columns.clock, self.form.columns.unit
+        each = [timestamps_us(one.rows.column(clock), clock, Place("block"), unit) for one in self._blocks]
+        #: The first and the last time of every block.
+        self._times = [(int(times[0]), int(times[-1])) for times in each]
         self.on_their_way: list[tuple[int, str, Message]] = []
         self._published: dict[str, list[pa.Table]] = {key: [] for key in reported(plans[0])}
         self._complete: Cut | None = None
@@ -333,9 +337,7 @@ class SwitchingCluster:
             return
         number, block = self._block, self._blocks[self._block]
         self.running.feed(number, block, self._ordinals[number])
-        clock = self.form.columns.clock
-        times = timestamps_us(block.rows.column(clock), clock, Place("block"), self.form.columns.unit)
-        first_us, self._last_us = int(times[0]), int(times[-1])
+        first_us, self._last_us = self._times[number]
         if self._ring is None:
             reach_us = max(map(history_us, self._plans))
             self._ring = BlockRing(reach_us, from_us=NOTHING_YET if number == 0 else first_us)
@@ -411,7 +413,7 @@ class SwitchingCluster:
 
     def _tables(self, side: Side) -> dict[str, pa.Table]:
         found = {name: tuple(taker.take() for taker in sink.takers) for name, sink in side.sinks.items()}
-        return dict(zip(reported(side.plan), side.topology.by_part(found), strict=True))
+        return side.topology.by_key(found)
 
     def clock(self) -> float:
         self._time += 1.0

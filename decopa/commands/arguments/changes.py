@@ -12,6 +12,7 @@ from decopa.errors import DecoPaError
 
 if TYPE_CHECKING:
     from decopa.planning.change.options import Adapt
+    from decopa.runs.spec import Rules
 
 
 def add_adapt_arguments(run: argparse.ArgumentParser) -> None:
@@ -50,7 +51,8 @@ def add_rule_arguments(run: argparse.ArgumentParser) -> None:
         "--rules",
         metavar="DIR",
         type=Path,
-        help="a folder for changes of the queries while the run goes on, see `decopa rules`; in this process",
+        help="a folder for changes of the queries while the run goes on, see `decopa rules`; in this process, or with "
+        "--checkpoint on Ray",
     )
     rules.add_argument(
         "--keep-history",
@@ -75,6 +77,15 @@ def adapt_of(args: argparse.Namespace) -> Adapt | None:
     )
 
 
+def rules_of(args: argparse.Namespace) -> Rules | None:
+    """The rules of a run with checkpoints, if they come and go; without checkpoints another kind of run has them."""
+    if args.rules is None or args.checkpoint is None:
+        return None
+    from decopa.runs.spec import Rules
+
+    return Rules(str(args.rules), args.keep_history or 0)
+
+
 def check_changes(args: argparse.Namespace) -> None:
     """Refuses arguments that only mean something beside others."""
     for name in ("adapt_gain", "adapt_every", "adapt_history_mb", "adapt_log"):
@@ -94,7 +105,6 @@ def _check_rules(args: argparse.Namespace) -> None:
     if args.rules is None:
         return
     for given, flag in (
-        (args.checkpoint, "--checkpoint"),
         (args.adapt or None, "--adapt"),
         (args.spark or None, "--spark"),
         (args.report, "--report"),
@@ -102,7 +112,7 @@ def _check_rules(args: argparse.Namespace) -> None:
         (args.spill, "--spill"),
     ):
         if given is not None:
-            raise DecoPaError(f"{flag} does not go with --rules: rules come and go in one process, as matches happen")
+            raise DecoPaError(f"{flag} does not go with --rules: rules come and go, and report matches as they happen")
     if counts_only(args):
         raise DecoPaError("--out none does not go with --rules: rules report matches as they happen")
 

@@ -22,7 +22,7 @@ from decopa.choices import (
     PLACEMENTS,
     RUNTIMES,
 )
-from decopa.commands.arguments.changes import adapt_of, check_changes, counts_only
+from decopa.commands.arguments.changes import adapt_of, check_changes, counts_only, rules_of
 from decopa.commands.arguments.inputs import check_emulation, node_speeds_of, planning, trace_options
 from decopa.commands.arguments.source import STANDARD_INPUT, check_source, is_live
 from decopa.commands.arguments.types import count, duration, kinds, pin, positive, trace
@@ -326,6 +326,7 @@ def spec_of(args: argparse.Namespace) -> RunSpec:
         args.order,
         counts_only(args),
         adapt_of(args),
+        rules_of(args),
     )
 
 

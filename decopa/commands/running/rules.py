@@ -177,7 +177,10 @@ def run_with_rules(args: argparse.Namespace, spec: RunSpec, queries: Sequence[Qu
     from shuffler.source.stopping import Stop, StreamStopped
 
     if spec.runtime == "ray" or asks_for_ray(spec):
-        raise DecoPaError("--rules works in this process; leave out --units and options of Ray")
+        raise DecoPaError(
+            "--rules on Ray needs --checkpoint DIR and --out DIR, so that no process that dies takes a rule with it; "
+            "add them, or leave out --units and options of Ray"
+        )
     spec = replace(spec, runtime="local")
     outlet: Outlet = LineStream(sys.stdout)
     if args.out is not None:

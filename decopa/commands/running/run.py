@@ -92,7 +92,7 @@ def run_command(args: argparse.Namespace) -> int:
     if args.dry_run:
         _show_placement(args, spec, queries)
         return 0
-    if args.rules is not None:
+    if args.rules is not None and spec.checkpoints is None:
         from decopa.commands.running.rules import run_with_rules
 
         return run_with_rules(args, spec, queries)

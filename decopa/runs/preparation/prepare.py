@@ -105,6 +105,7 @@ def prepare(
     check_delivery(spec, queries, way)
     check_limit_policy(spec, way)
     check_adapt(spec, queries, way)
+    check_rules(spec, way)
     absent = _absent_types(queries, opened.source, required=spec.trace.require_types)
     _check_conditions(queries, opened)
     checked()
@@ -235,6 +236,16 @@ def check_adapt(spec: RunSpec, queries: Sequence[Query], way: Way) -> None:
     if spec.adapt.units is not None and not spec.adapt.units[0] <= (spec.planning.units or 1) <= spec.adapt.units[1]:
         fewest, most = spec.adapt.units
         raise PlanError(f"a run that takes {fewest} to {most} units cannot begin with {spec.planning.units or 1}")
+
+
+def check_rules(spec: RunSpec, way: Way) -> None:
+    """Refuses rules that come and go where nothing would keep them, or the plan."""
+    if spec.rules is None:
+        return
+    if way not in (Way.CHECKPOINTS, Way.LIVE_CHECKPOINTS):
+        raise DecoPaError("RunSpec.rules belong to a run with checkpoints; name a folder for these, or use open_run")
+    if spec.adapt is not None:
+        raise DecoPaError("rules that come and go and --adapt exclude each other: both change the plan; leave one out")
 
 
 def _absent_types(queries: Sequence[Query], source: TraceSource, *, required: bool) -> tuple[str, ...]:

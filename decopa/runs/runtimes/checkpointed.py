@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
 
+from cluster.change.rule_folder import RuleFolder
 from cluster.checkpoint.output import MatchOutput, PublishedMatches
 from cluster.checkpoint.recovery import Changing, CheckpointedRun, CheckpointedRuntime
 from cluster.checkpoint.store import CheckpointStore, Manifest
@@ -31,6 +33,8 @@ from decopa.runs.runtimes.early_ray import EarlyRay
 from decopa.runs.runtimes.flows import with_flows
 from decopa.runs.spec import Output, RunSpec, TraceOptions
 from decopa.runs.spec_file import read_run, to_document
+from decopa.runs.streams.durable_rules import DurableRules
+from decopa.runs.streams.rule_watch import DurableRuleWatch
 from decopa.runs.watch import Watch
 from shuffler.source.live.address import SourceAddress, is_address, parse_address
 from shuffler.source.trace import open_trace
@@ -88,9 +92,14 @@ def run_checkpointed(
     saved = store.latest_manifest()
     spec = _settled(spec) if saved is None else _as_before(spec, store)
     if saved is not None:
-        plan = Plan.from_json(saved.plan)
+        begun, _ = read_run(store)
+        plan = _last_plan(begun, saved)
+        assert plan is not None
         if [branch for query in queries for branch in query.branches] != list(plan.queries):
             raise CheckpointError(f"{store.location} belongs to another query; name another folder for this one")
+        if (begun.rules is None) != (spec.rules is None):
+            had = "without" if begun.rules is None else "with"
+            raise CheckpointError(f"{store.location} belongs to a run {had} --rules; continue it as it was begun")
         spec = replace(spec, planning=replace(spec.planning, plan=plan))
     with EarlyRay(spec.ray.address) as early:
         reading = _reading(spec, saved)
@@ -120,22 +129,28 @@ def resume_checkpointed(
     _check_place(store.location, address)
     saved = store.latest_manifest()
     assert spec.checkpoints is not None
-    plan = spec.planning.plan if saved is None else Plan.from_json(saved.plan)
-    if plan is not None and units is not None:
-        plan = spread_plan(plan, units)
+    plan, kept_units = _last_plan(spec, saved), spec.planning.units
+    if units is not None:
+        plan, kept_units = plan if plan is None or spec.rules is not None else spread_plan(plan, units), units
     trace = _with_unit_taken(spec.trace) if saved is not None else spec.trace
     if source is not None and is_address(trace.path):
         trace = replace(trace, path=str(source(parse_address(str(trace.path)))))
     spec = replace(
         spec,
         trace=trace,
-        planning=replace(spec.planning, plan=plan),
+        planning=replace(spec.planning, plan=plan, units=kept_units),
         ray=replace(spec.ray, address=address),
         checkpoints=replace(spec.checkpoints, location=store.location),
     )
     with EarlyRay(address) as early:
         prepared = prepare(_reading(spec, saved), queries, phase=watch.phase, checked=early.begin)
         return _run(prepared, watch, early, changing)
+
+
+def _last_plan(begun: RunSpec, saved: Manifest | None) -> Plan | None:
+    """What the plan of a run has become. One whose rules come and go is prepared as it began: they take the last plan
+    from its checkpoint themselves."""
+    return begun.planning.plan if saved is None or begun.rules is not None else Plan.from_json(saved.plan)
 
 
 def _check_place(location: str, address: str | None) -> None:
@@ -149,6 +164,9 @@ def _with_absolute_paths(spec: RunSpec) -> RunSpec:
     """`resume` may be called from another folder."""
     assert spec.trace.path is not None and spec.output is not None
     trace, bad_rows, lateness, adapt = spec.trace, spec.trace.bad_rows, spec.trace.lateness, spec.adapt
+    rules = spec.rules
+    if rules is not None and rules.folder is not None:
+        rules = replace(rules, folder=_resolved(rules.folder))
     if adapt is not None and adapt.log is not None:
         adapt = replace(adapt, log=_resolved(adapt.log))
     if bad_rows.file is not None:
@@ -161,6 +179,7 @@ def _with_absolute_paths(spec: RunSpec) -> RunSpec:
         trace=replace(trace, path=path, bad_rows=bad_rows, lateness=lateness),
         output=replace(spec.output, path=_resolved(spec.output.path)),
         adapt=adapt,
+        rules=rules,
     )
 
 
@@ -214,16 +233,17 @@ def _reading(spec: RunSpec, saved: Manifest | None) -> RunSpec:
 def _run(prepared: Prepared, watch: Watch, early: EarlyRay, changing: Callable[[Plan], Changing] | None) -> FinishedRun:
     spec, queries = prepared.spec, prepared.queries
     assert spec.checkpoints is not None and spec.output is not None
-    adapting = None
+    adapting, ruled = None, None if spec.rules is None else DurableRules(prepared, spec.rules)
     rows = rows_per_block(spec.ray.replay)
     if changing is None and spec.adapt is not None:
         adapting = adapting_changes(prepared, spec.adapt, tell=watch.changed)
+    if adapting is not None or ruled is not None:
         rows = min(rows, spec.ray.batch_size)  # plans change between two blocks
-    changes = adapting if changing is None else changing(prepared.plan)
+    changes = changing(prepared.plan) if changing is not None else adapting if ruled is None else ruled.changes
     runtime = CheckpointedRuntime(
-        prepared.plan,
+        prepared.plan if ruled is None else ruled.changes.plan,
         prepared.events.blocks(rows, spec.checkpoints.every_s),
-        merge=lambda tables: result_table(queries, tables),
+        merge=(lambda tables: result_table(queries, list(tables.values()))) if ruled is None else ruled.merge,
         output=_output_of(spec.output, spec.checkpoints),
         checkpoints=spec.checkpoints,
         limits=spec.limits,
@@ -231,13 +251,21 @@ def _run(prepared: Prepared, watch: Watch, early: EarlyRay, changing: Callable[[
         recovered=watch.recovered,
         stop=watch.stop,
         changes=changes,
+        attributes=None if ruled is None else ruled.attributes,
     )
     watch.phase("connecting to Ray" if spec.ray.address else "starting Ray")
-    places = places_to_adapt(prepared, places_needed(runtime.topology), others=changing is not None)
-    with early.session(places) as dashboard:
+    needed = max(places_needed(runtime.topology), 0 if ruled is None else (spec.planning.units or 1) + 1)
+    places = places_to_adapt(prepared, needed, others=changing is not None or ruled is not None)
+    with ExitStack() as open_:
+        dashboard = open_.enter_context(early.session(places))
         if dashboard is not None:
             watch.dashboard(dashboard)
         watch.phase("starting the units")
+        if ruled is not None and spec.rules is not None and spec.rules.folder is not None:
+            watching = DurableRuleWatch(ruled, RuleFolder(spec.rules.folder), watch.changed)
+            open_.enter_context(watching.open())
+        if ruled is not None:
+            watch.ruled(ruled)
         outcome = runtime.run(watch.progress, watch.recorder)
     if adapting is not None:
         outcome.switches = tuple(adapting.loop.switches)

@@ -10,8 +10,7 @@ import logging
 import threading
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
@@ -22,7 +21,6 @@ from cluster.change.history import DEFAULT_MAX_BYTES
 from cluster.change.staying import with_sources
 from cluster.change.versions import RuleBook, RuleError, Version, opening_plan, version_parts
 from decopa.choices import RuleSight
-from decopa.language.front import read_queries
 from decopa.planning.history import history_us
 from decopa.planning.plan import Plan, QueryPlan
 from decopa.planning.workload.deployed import with_deployed
@@ -34,28 +32,12 @@ from decopa.runs.result import combined
 from decopa.runs.spec import RunSpec
 from decopa.runs.streams.publication import Publication
 from decopa.runs.streams.rule_engine import Engine, RuleEngine
+from decopa.runs.streams.rules import RuleState, check_rows, moment_us, one_query
 from decopa.runs.support import asks_for_ray
 from shuffler.routing.table import NOTHING_YET
-from shuffler.rows.columns import Place, timestamps_us
 from shuffler.source.stopping import StreamStopped
 
 _LOG = logging.getLogger("decopa")
-
-
-@dataclass(frozen=True, slots=True)
-class RuleState:
-    """A rule while the run goes on: its version and that one's life in event time, and how many matches it reported.
-
-    `ending` says that it was removed, and still waits for events that may decide matches from before its end.
-    """
-
-    name: str
-    version: int
-    from_us: int | None
-    until_us: int | None
-    sees: RuleSight
-    matches: int
-    ending: bool
 
 
 class OpenRun:
@@ -70,7 +52,7 @@ class OpenRun:
         self, prepared: Prepared, *, keep_history_us: int = 0, max_history_bytes: int = DEFAULT_MAX_BYTES
     ) -> None:
         self._source, self._keep_us = prepared.source, keep_history_us
-        _check_rows(prepared.queries)
+        check_rows(prepared.queries)
         self._book = RuleBook.of(prepared.queries)
         plan = opening_plan(prepared.plan, self._book)
         self._parts = plan.parts
@@ -190,7 +172,7 @@ class OpenRun:
     def add(self, query: str | Query, *, at: Any = None, sees: RuleSight = "window") -> Version:
         """A rule more. With `sees` "window" its first matches may begin before it does; with "new" it looks at events
         from its beginning on only."""
-        new = _one_query(query)
+        new = one_query(query)
         with self._changing(f"adding rule '{new.name}'"):
             self._change(self._book.added(new, self._moment(at), sees))
             return self._book.current[new.name]
@@ -204,7 +186,7 @@ class OpenRun:
 
     def replace(self, name: str, query: str | Query, *, at: Any = None, sees: RuleSight = "window") -> Version:
         """Ends a rule and begins its next version at the same moment."""
-        new = _one_query(query)
+        new = one_query(query)
         with self._changing(f"replacing rule '{name}'"):
             self._change(self._book.replaced(name, new, self._moment(at), sees))
             return self._book.current[name]
@@ -271,7 +253,7 @@ class OpenRun:
             if version.keys[0] in here or (version.until_us is not None and version in self._book.versions):
                 continue
             version = replace(version, query=version.query.with_every_attribute(schema.attributes))
-            _check_rows([version.query])
+            check_rows([version.query])
             for branch in version.query.branches:
                 bind(branch, schema)
             parts = version_parts(version, left_deep_plan([version.query]))
@@ -300,34 +282,6 @@ def _engine(prepared: Prepared, plan: Plan, max_history_bytes: int) -> Engine:
     from decopa.runs.streams.ray_rules import RayRuleEngine
 
     return RayRuleEngine(prepared, plan, max_history_bytes)
-
-
-def _one_query(query: str | Query) -> Query:
-    found = read_queries(query) if isinstance(query, str) else (query,)
-    if len(found) != 1:
-        raise RuleError(f"a rule is one query, and the text has {len(found)}; add them one by one")
-    return found[0]
-
-
-def _check_rows(queries: Sequence[Query]) -> None:
-    for query in queries:
-        if query.summary is not None or query.ranking is not None:
-            raise RuleError(
-                f"query {query.name} has aggregates, ORDER BY or LIMIT, which are about a whole result, but rules "
-                "report matches as they come; leave them out"
-            )
-
-
-def moment_us(at: Any) -> int:
-    """A time of the stream in microseconds: a whole number of them, a datetime, or text in ISO 8601."""
-    if isinstance(at, bool) or not isinstance(at, int | str | datetime):
-        raise RuleError(f"{at!r} is no time; give microseconds, a datetime, or text such as 2024-05-01T10:00:00")
-    if isinstance(at, int):
-        return at
-    text = at if isinstance(at, str) else at.isoformat()
-    if text.lstrip("-").isdigit():
-        return int(text)
-    return int(timestamps_us(pa.array([text]), "at", Place("the change"))[0])
 
 
 def open_rules(

@@ -5,9 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import replace
 
-import networkx as nx
 import pyarrow as pa
 
 from cluster.change.cut import held_from, reported
@@ -20,6 +18,7 @@ from cluster.feeding import BLOCK_ROWS, FeedBlock, TraceBlocks
 from cluster.ray_session import ray_session
 from cluster.session import Session
 from decopa.planning.plan import Plan, QueryPlan
+from decopa.planning.workload.packed import packed
 from decopa.runs.preparation.prepare import Prepared
 from shuffler.routing.table import END_OF_STREAM, NOTHING_YET
 from shuffler.routing.topology import Topology
@@ -148,8 +147,7 @@ class RayRuleEngine:
     def nothing(self) -> dict[str, pa.Table]:
         missing = self._wanted - self._nothing.keys()
         if missing:  # a sink that is asked for everything shows its columns
-            plan = self._changes.plan
-            mine = dict(zip(reported(plan), self._session.take(), strict=True))
+            mine = self._session.take_by_key()
             self._cuts.add(mine)
             self._nothing |= {key: table.slice(0, 0) for key, table in mine.items()}
         return {key: self._nothing[key] for key in self._wanted}
@@ -157,22 +155,3 @@ class RayRuleEngine:
     def finish(self) -> None:
         self._session.finish()
         self._finals_us = dict.fromkeys(self._finals_us, END_OF_STREAM)
-
-
-def packed(parts: tuple[QueryPlan, ...], hosts: int) -> Plan:
-    """The parts on `hosts` processes: each on one of them, together with those that it takes matches from."""
-    plan = Plan(parts).with_keys
-    together = nx.Graph()
-    together.add_nodes_from(plan.keys)
-    for key, part in zip(plan.keys, plan.parts, strict=True):
-        together.add_edges_from((key, one.view.part) for one in part.views if one.view is not None)
-    home = {key: number % hosts for number, group in enumerate(nx.connected_components(together)) for key in group}
-
-    def at(host: int, part: QueryPlan) -> QueryPlan:
-        operators = (
-            replace(one, units=1, hosts=(host,) if one.inputs else (), partitioned=False) for one in part.operators
-        )
-        return replace(part, operators=tuple(operators), slices=1)
-
-    placed = tuple(at(home[key], part) for key, part in zip(plan.keys, plan.parts, strict=True))
-    return Plan(placed, hosts)

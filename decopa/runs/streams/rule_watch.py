@@ -1,21 +1,43 @@
-"""RuleWatch: makes the changes of a rule folder in an open run, while that works on its stream."""
+"""RuleWatch: makes the changes of a rule folder in a run, while that works on its stream."""
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Protocol
 
 from cluster.change.rule_folder import RuleChange, RuleFolder
-from cluster.change.versions import Version
+from cluster.change.rule_notes import KeptRules
+from cluster.change.versions import RunEnded, Version
 from decopa.errors import DecoPaError, OutputError
-from decopa.runs.streams.open_run import OpenRun
+from decopa.runs.streams.durable_rules import DurableRules
+from decopa.runs.streams.rules import RuleState
 
 #: How often to look for changes, and to write down how far the rules are (s).
 _LOOK_EVERY_S = 0.1
 _SHOW_EVERY_LOOKS = 10
+
+
+class Ruled(Protocol):
+    """A run whose rules come and go."""
+
+    def add(self, query: str, *, at: Any, sees: Any) -> Version: ...
+
+    def remove(self, name: str, *, at: Any) -> Version: ...
+
+    def replace(self, name: str, query: str, *, at: Any, sees: Any) -> Version: ...
+
+    def queries(self) -> tuple[RuleState, ...]: ...
+
+    @property
+    def events(self) -> int: ...
+
+    @property
+    def reached_us(self) -> int | None: ...
 
 
 class RuleWatch:
@@ -25,7 +47,7 @@ class RuleWatch:
     each change.
     """
 
-    def __init__(self, run: OpenRun, folder: RuleFolder, tell: Callable[[str], None] = lambda line: None) -> None:
+    def __init__(self, run: Ruled, folder: RuleFolder, tell: Callable[[str], None] = lambda line: None) -> None:
         self._run, self._folder, self._tell = run, folder, tell
         self._done = 0
         self._over = threading.Event()
@@ -46,6 +68,7 @@ class RuleWatch:
             finally:
                 self._over.set()
                 thread.join()
+                self._settle()
                 self._show()
 
     def _again(self) -> None:
@@ -77,13 +100,21 @@ class RuleWatch:
             try:
                 version = self._make(RuleChange.from_line(line, f"line {number} of the changes"))
             except DecoPaError as err:
-                self._folder.answer(number, {"refused": str(err)})
-                self._tell(f"refused: {err}")
+                self._refuse(number, err)
                 continue
-            at_us = version.from_us if version.until_us is None else version.until_us
-            self._folder.answer(number, {"rule": version.name, "version": version.number, "at_us": at_us})
-            self._tell(_in_words(version))
-            self._show()
+            self._answer(number, version)
+
+    def _answer(self, number: int, version: Version) -> None:
+        self._folder.answer(number, _answer_of(version))
+        self._tell(_in_words(version))
+        self._show()
+
+    def _refuse(self, number: int, err: DecoPaError) -> None:
+        self._folder.answer(number, {"refused": str(err)})
+        self._tell(f"refused: {err}")
+
+    def _settle(self) -> None:
+        """The run is over, and its last changes with it."""
 
     def _has_room(self, number: int) -> bool:
         """A change whose answer cannot be written waits: made again it would come at another time."""
@@ -110,6 +141,76 @@ class RuleWatch:
         if rules != self._shown:
             self._folder.show(rules, self._run.reached_us, self._run.events)
             self._shown = rules
+
+
+class DurableRuleWatch(RuleWatch):
+    """As `RuleWatch`, for a run with checkpoints: a change is answered once it is in one, and one that is in none is
+    made anew when the run has been taken up."""
+
+    def __init__(self, run: DurableRules, folder: RuleFolder, tell: Callable[[str], None] = lambda line: None) -> None:
+        super().__init__(run, folder, tell)
+        self._rules = run
+        #: Changes that were asked for, by their numbers, in order.
+        self._asked: deque[tuple[int, Future[Version]]] = deque()
+        self._begun = threading.Event()
+        run.changes.began = self._begin
+
+    def _again(self) -> None:
+        """The run tells what is in its checkpoints when it begins."""
+
+    def _begin(self, rules: KeptRules) -> None:
+        """The run has its rules from a checkpoint, or those of its beginning, and has not been fed yet: it makes what
+        was asked for by now before anything else."""
+        answers, last = self._folder.answers(), rules.last_version
+        if last is not None and rules.number and answers.get(rules.number) != _numbered(rules.number, last):
+            told: Future[Version] = Future()
+            told.set_result(last)
+            self._asked.append((rules.number, told))
+        self._done = rules.number
+        for number, line in self._folder.asked(rules.number):
+            self._done = number
+            if "refused" not in answers.get(number, {}):
+                self._ask(number, line)
+        self._begun.set()
+
+    def _settle(self) -> None:
+        while self._asked and self._asked[0][1].done():
+            number, asked = self._asked[0]
+            failure = asked.exception()
+            if isinstance(failure, DecoPaError) and not isinstance(failure, RunEnded):
+                self._refuse(number, failure)
+            elif failure is None:
+                self._answer(number, asked.result())
+            self._asked.popleft()
+
+    def _look(self) -> None:
+        if not self._begun.is_set():
+            return
+        self._settle()
+        for number, line in self._folder.asked(self._done):
+            if not self._has_room(number):
+                return
+            self._done = number
+            self._ask(number, line)
+
+    def _ask(self, number: int, line: str) -> None:
+        try:
+            change = RuleChange.from_line(line, f"line {number} of the changes")
+            query = None if change.do == "remove" else change.query
+            asked = self._rules.ask(change.do, change.name, query, at=change.at, sees=change.sees, number=number)
+        except DecoPaError as err:
+            asked = Future()
+            asked.set_exception(err)
+        self._asked.append((number, asked))
+
+
+def _answer_of(version: Version) -> dict[str, Any]:
+    at_us = version.from_us if version.until_us is None else version.until_us
+    return {"rule": version.name, "version": version.number, "at_us": at_us}
+
+
+def _numbered(number: int, version: Version) -> dict[str, Any]:
+    return {"change": number, **_answer_of(version)}
 
 
 def _in_words(version: Version) -> str:

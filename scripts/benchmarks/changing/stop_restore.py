@@ -93,7 +93,7 @@ def _run(setting: Setting, source: UntilDone, changes: Stopping, *places: Any) -
     return CheckpointedRuntime(
         changes.plan,
         source,
-        merge=lambda tables: result_table((setting.query,), tables),
+        merge=lambda tables: result_table((setting.query,), list(tables.values())),
         output=output,
         checkpoints=checkpoints,
         limits=LIMITS,
