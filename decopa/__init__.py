@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from decopa.api import (
         calibrate,
         make_plan,
+        open_durable_run,
         open_run,
         plan,
         resume,
@@ -49,7 +50,8 @@ if TYPE_CHECKING:
     from decopa.runs.folder import MatchFolder
     from decopa.runs.result import RunResult
     from decopa.runs.scaling.scale_test import ScaleSettings
-    from decopa.runs.spec import Output, Planning, RunSpec, TraceOptions
+    from decopa.runs.spec import Output, Planning, Rules, RunSpec, TraceOptions
+    from decopa.runs.streams.durable_run import DurableRun
     from decopa.runs.streams.live import LiveRun, LiveSummary
     from decopa.runs.streams.open_run import OpenRun
     from decopa.runs.watch import Watch
@@ -74,6 +76,7 @@ _HOMES = {
     "decopa.api": (
         "calibrate",
         "make_plan",
+        "open_durable_run",
         "open_run",
         "plan",
         "resume",
@@ -111,6 +114,7 @@ _HOMES = {
     "decopa.query.query": ("Query",),
     "decopa.query.rewrite.timeouts": ("timed_out",),
     "decopa.report.explain": ("explain",),
+    "decopa.runs.streams.durable_run": ("DurableRun",),
     "decopa.runs.streams.live": ("LiveRun", "LiveSummary"),
     "decopa.runs.folder": ("MatchFolder",),
     "decopa.runs.streams.open_run": ("OpenRun",),
@@ -119,6 +123,7 @@ _HOMES = {
     "decopa.runs.spec": (
         "Output",
         "Planning",
+        "Rules",
         "RunSpec",
         "TraceOptions",
     ),
@@ -138,6 +143,7 @@ __all__ = [
     "DecoPaError",
     "DecoPaWarning",
     "DeployError",
+    "DurableRun",
     "Lateness",
     "LimitError",
     "Limits",
@@ -158,6 +164,7 @@ __all__ = [
     "RayOptions",
     "Reading",
     "Replay",
+    "Rules",
     "RunResult",
     "RunSpec",
     "ScaleSettings",
@@ -171,6 +178,7 @@ __all__ = [
     "calibrate",
     "explain",
     "make_plan",
+    "open_durable_run",
     "open_run",
     "parse",
     "parse_workload",

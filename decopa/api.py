@@ -20,7 +20,6 @@ from decopa.choices import (
     SCALED_STRATEGIES,
     Reading,
 )
-from decopa.errors import OutputError
 from decopa.language.front import read_queries
 from decopa.planning.change.options import Adapt
 from decopa.planning.plan import Plan
@@ -32,7 +31,8 @@ from decopa.runs.preparation.opening import open_events
 from decopa.runs.preparation.planning import DEFAULT_STRATEGY, choose_plan, left_deep_plan
 from decopa.runs.result import RunResult
 from decopa.runs.scaling.calibration import calibrated, largest_branch, made_up_events
-from decopa.runs.spec import DEFAULT_CAPACITY, Output, Planning, RunSpec, TraceOptions
+from decopa.runs.spec import DEFAULT_CAPACITY, Output, Planning, Rules, TraceOptions
+from decopa.runs.spec_of_call import durable, folder_of, spec_of
 from decopa.runs.watch import Watch
 from shuffler.source.trace import Events
 
@@ -42,12 +42,15 @@ if TYPE_CHECKING:
     from costmodel.calibration import Calibration
     from decopa.runs.scaling.scale_points import Point
     from decopa.runs.scaling.scale_test import ScaleSettings
+    from decopa.runs.streams.durable_run import DurableRun
     from decopa.runs.streams.live import LiveRun
     from decopa.runs.streams.open_run import OpenRun
     from shuffler.source.live.address import SourceAddress
 
 QueryLike = str | Query | Sequence[Query]
-_NO_PLANNING, _NO_TRACE, _NO_LIMITS, _NO_RAY = Planning(), TraceOptions(), Limits(), RayOptions()
+_NO_PLANNING, _NO_TRACE, _NO_LIMITS, _NO_RAY, _NO_RULES = (
+    Planning(), TraceOptions(), Limits(), RayOptions(), Rules()
+)  # fmt: skip
 
 
 def run(
@@ -87,8 +90,8 @@ def run(
     >>> run("PATTERN SEQ(A a, B b) WITHIN 10 us", table).select(["a", "b"]).to_pylist()
     [{'a': 1, 'b': 2}]
     """
-    spec = _spec(units, strategy, runtime, planning, trace, limits, ray)
-    spec = replace(spec, order=order, count=count, output=_folder(out), adapt=adapt)
+    spec = spec_of(units, strategy, runtime, planning, trace, limits, ray)
+    spec = replace(spec, order=order, count=count, output=folder_of(out), adapt=adapt)
     result = run_spec(spec, as_workload(query), events)
     result.warn()
     return result.matches if result.folder is None else result.folder
@@ -112,8 +115,8 @@ def run_detailed(
     watch: Watch | None = None,
 ) -> RunResult:
     """As `run`, with the plan, its statistics and what every operator did; `watch` follows the run while it goes."""
-    spec = _spec(units, strategy, runtime, planning, trace, limits, ray)
-    spec = replace(spec, order=order, count=count, output=_folder(out), adapt=adapt)
+    spec = spec_of(units, strategy, runtime, planning, trace, limits, ray)
+    spec = replace(spec, order=order, count=count, output=folder_of(out), adapt=adapt)
     result = run_spec(spec, as_workload(query), events, watch=watch)
     result.warn()
     return result
@@ -158,13 +161,8 @@ def run_with_checkpoints(
     """
     from decopa.runs.runtimes.checkpointed import run_checkpointed
 
-    spec = replace(
-        _spec(units, strategy, "ray", planning, replace(trace, path=str(events)), limits, ray),
-        output=out if isinstance(out, Output) else Output(str(out)),
-        checkpoints=checkpoint if isinstance(checkpoint, Checkpoints) else Checkpoints(str(checkpoint)),
-        adapt=adapt,
-    )
-    return run_checkpointed(spec, as_workload(query), watch=watch).outcome
+    spec = durable(spec_of(units, strategy, "ray", planning, trace, limits, ray), events, out, checkpoint)
+    return run_checkpointed(replace(spec, adapt=adapt), as_workload(query), watch=watch).outcome
 
 
 def resume(
@@ -212,7 +210,7 @@ def stream(
     """
     from decopa.runs.streams.streaming import stream_spec
 
-    spec = replace(_spec(units, strategy, "ray", planning, trace, limits, ray), adapt=adapt)
+    spec = replace(spec_of(units, strategy, "ray", planning, trace, limits, ray), adapt=adapt)
     return stream_spec(spec, as_workload(query), frame, out=out, checkpoint=checkpoint, trigger=trigger, name=name)
 
 
@@ -242,7 +240,7 @@ def watch(
     """
     from decopa.runs.streams.live import live_run
 
-    spec = replace(_spec(units, strategy, runtime, planning, trace, limits, ray), adapt=adapt)
+    spec = replace(spec_of(units, strategy, runtime, planning, trace, limits, ray), adapt=adapt)
     return live_run(spec, as_workload(query), events)
 
 
@@ -266,7 +264,7 @@ def open_run(
     `events` is anything that `run` or `watch` take. With `units` that many processes on Ray share the rules, else the
     run works in this process. Matches have a column `version` behind `query`. A stored trace is read again where a new
     rule looks back; of a live stream, and on Ray, the last events are kept for that, as many as the rules there look
-    back to and at least those of `keep_history_us`, within `max_history_bytes`.
+    back to and at least those of `keep_history_us`, within `max_history_bytes`. `open_durable_run` has checkpoints.
 
     >>> table = pa.table({"id": [1, 2], "ts": [0, 5], "type": ["A", "B"]})
     >>> with open_run("QUERY pairs PATTERN SEQ(A a, B b) WITHIN 10 us", table) as rules:
@@ -276,10 +274,35 @@ def open_run(
     """
     from decopa.runs.streams.open_run import open_rules
 
-    spec = _spec(units, strategy, runtime, planning, trace, limits, ray)
+    spec = spec_of(units, strategy, runtime, planning, trace, limits, ray)
     return open_rules(
         spec, as_workload(query), events, keep_history_us=keep_history_us, max_history_bytes=max_history_bytes
     )
+
+
+def open_durable_run(
+    query: QueryLike,
+    events: str | Path,
+    *,
+    checkpoint: str | Path | Checkpoints,
+    out: str | Path | Output,
+    units: int | None = None,
+    trace: TraceOptions = _NO_TRACE,
+    limits: Limits = _NO_LIMITS,
+    ray: RayOptions = _NO_RAY,
+    rules: Rules = _NO_RULES,
+    watch: Watch | None = None,
+) -> DurableRun:
+    """As `open_run`, on Ray and with checkpoints: no process that dies, this one included, takes a rule or a match with
+    it, and `resume` continues the run.
+
+    It works in a thread of its own and publishes its matches in the folder or topic `out`. `events` is a stored trace,
+    or the address of a stream that can be read again. `rules` may name a folder for `decopa rules`.
+    """
+    from decopa.runs.streams.durable_run import DurableRun
+
+    spec = durable(spec_of(units, None, "ray", _NO_PLANNING, trace, limits, ray), events, out, checkpoint)
+    return DurableRun(replace(spec, rules=rules), as_workload(query), watch)
 
 
 def stats(query: QueryLike, events: Events, *, trace: TraceOptions = _NO_TRACE, seed: int = 0) -> list[Statistics]:
@@ -357,32 +380,3 @@ def as_workload(query: QueryLike) -> tuple[Query, ...]:
     if isinstance(query, str):
         return read_queries(query)
     return (query,) if isinstance(query, Query) else tuple(query)
-
-
-def _folder(out: str | Path | Output | None) -> Output | None:
-    """The folder for matches; a table that is in memory anyway is written by its reader's own means."""
-    output = out if out is None or isinstance(out, Output) else Output(str(out))
-    if output is not None and not output.is_folder:
-        raise OutputError(
-            f"out={output.path!r} names a file, but runs in Python write folders; name a folder, or write the table "
-            "with pyarrow.parquet.write_table"
-        )
-    return output
-
-
-def _spec(
-    units: int | None,
-    strategy: str | None,
-    runtime: str | None,
-    planning: Planning,
-    trace: TraceOptions,
-    limits: Limits,
-    ray: RayOptions,
-) -> RunSpec:
-    """The spec of a call; `units` and `strategy` are short for those of `planning`."""
-    planning = replace(
-        planning,
-        units=planning.units if units is None else units,
-        strategy=planning.strategy if strategy is None else strategy,
-    )
-    return RunSpec(trace=trace, planning=planning, limits=limits, ray=ray, runtime=runtime)

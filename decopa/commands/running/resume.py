@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cluster.deploy.recorder import Recorder
     from decopa.query.query import Query
     from decopa.runs.result import RunResult
+    from decopa.runs.runtimes.checkpointed import FinishedRun
     from decopa.runs.spec import RunSpec
     from decopa.runs.watch import Watch
 
@@ -48,7 +49,7 @@ def register(commands: Subparsers) -> None:
 def run_durably(
     args: argparse.Namespace, spec: RunSpec, queries: Sequence[Query], progress: Progress, recorder: Recorder | None
 ) -> RunResult | None:
-    """The result of a run with checkpoints; None if it had ended before."""
+    """The result of a run with checkpoints; None if it had ended before, or its queries came and went."""
     from decopa.runs.runtimes.checkpointed import run_checkpointed
 
     assert spec.checkpoints is not None
@@ -59,7 +60,9 @@ def run_durably(
     progress.clear()
     if not args.quiet:
         _summarize(finished.outcome)
-    return finished.result()
+    if finished.rules and not args.quiet:
+        _tell_rules(finished)
+    return None if finished.rules else finished.result()
 
 
 def resume_command(args: argparse.Namespace) -> None:
@@ -86,10 +89,20 @@ def resume_command(args: argparse.Namespace) -> None:
     if args.quiet:
         return
     _summarize(finished.outcome)
-    result = finished.result()
-    if result is not None:
+    if finished.rules:
+        _tell_rules(finished)
+    elif (result := finished.result()) is not None:
         tell("events", f"{result.events:,}, the last of them in {result.seconds:.2f} s")
         tell("matches", f"{finished.outcome.published.matches:,} in {len(finished.outcome.published.parts):,} parts")
+
+
+def _tell_rules(finished: FinishedRun) -> None:
+    run, published = finished.outcome.run, finished.outcome.published
+    if run is not None:
+        tell("events", f"{run.events:,}, the last of them in {run.seconds:.2f} s")
+        tell("matches", f"{published.matches:,} in {len(published.parts):,} parts")
+    for rule in finished.rules:
+        tell("rule", f"{rule.name} version {rule.version}: {rule.matches:,} matches")
 
 
 def _watch(progress: Progress, recorder: Recorder | None, stop: threading.Event, *, quiet: bool) -> Watch:

@@ -35,6 +35,7 @@ from decopa.runs.spec import Output, RunSpec, TraceOptions
 from decopa.runs.spec_file import read_run, to_document
 from decopa.runs.streams.durable_rules import DurableRules
 from decopa.runs.streams.rule_watch import DurableRuleWatch
+from decopa.runs.streams.rules import RuleState
 from decopa.runs.watch import Watch
 from shuffler.source.live.address import SourceAddress, is_address, parse_address
 from shuffler.source.trace import open_trace
@@ -48,6 +49,8 @@ class FinishedRun:
     outcome: CheckpointedRun
     #: The plan that it had in the end.
     plan: Plan
+    #: Its rules in the end, if they come and go.
+    rules: tuple[RuleState, ...] = ()
 
     def result(self) -> RunResult | None:
         """What the last attempt did, with the number of matches that all attempts published; None if the run had
@@ -269,7 +272,7 @@ def _run(prepared: Prepared, watch: Watch, early: EarlyRay, changing: Callable[[
         outcome = runtime.run(watch.progress, watch.recorder)
     if adapting is not None:
         outcome.switches = tuple(adapting.loop.switches)
-    return FinishedRun(prepared, outcome, runtime.topology.plan)
+    return FinishedRun(prepared, outcome, runtime.topology.plan, () if ruled is None else ruled.queries())
 
 
 def _output_of(output: Output, checkpoints: Checkpoints) -> MatchOutput:

@@ -16,6 +16,7 @@ from cluster.change.versions import RunEnded, Version
 from decopa.errors import DecoPaError, OutputError
 from decopa.runs.streams.durable_rules import DurableRules
 from decopa.runs.streams.rules import RuleState
+from shuffler.routing.table import NOTHING_YET
 
 #: How often to look for changes, and to write down how far the rules are (s).
 _LOOK_EVERY_S = 0.1
@@ -206,7 +207,8 @@ class DurableRuleWatch(RuleWatch):
 
 def _answer_of(version: Version) -> dict[str, Any]:
     at_us = version.from_us if version.until_us is None else version.until_us
-    return {"rule": version.name, "version": version.number, "at_us": at_us}
+    beginning = at_us == NOTHING_YET  # of a rule that was removed before the stream began
+    return {"rule": version.name, "version": version.number, "at_us": None if beginning else at_us}
 
 
 def _numbered(number: int, version: Version) -> dict[str, Any]:
@@ -215,6 +217,8 @@ def _numbered(number: int, version: Version) -> dict[str, Any]:
 
 def _in_words(version: Version) -> str:
     what = f"version {version.number} of rule '{version.name}'"
+    if version.until_us == NOTHING_YET:
+        return f"{what} never lives: it is removed before the stream begins"
     if version.until_us is not None:
         return f"{what} ends at {version.until_us} us"
     return f"{what} lives from {'the beginning' if version.from_us is None else f'{version.from_us} us'} on"
