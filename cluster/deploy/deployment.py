@@ -19,6 +19,7 @@ from actors.sinks.outlet import OutletSpec
 from cluster.deploy.kept_actors import Ensemble, kept_actors
 from cluster.deploy.living import LOSSES, living
 from cluster.deploy.placement import Places, alive_nodes
+from cluster.deploy.spares import kinds_of
 from cluster.options import RayOptions
 from costmodel.capacity import Capacity
 from decopa.choices import EDGES
@@ -82,6 +83,9 @@ class Deployment:
         self.shufflers: dict[str, Any] = {}
         self._watches: dict[Any, str] = {}
         self._kept: frozenset[str] = frozenset()
+        #: Those of the actors that can become any other, by name; others are of a class that the dashboard shows.
+        self._spares: dict[str, Any] = {}
+        self._recycles = False
         self._created_at = 0.0
 
     def __enter__(self) -> Deployment:
@@ -115,7 +119,11 @@ class Deployment:
             self._renew(living(self.actors))
             return
         self._places = Places(self.topology, self._options.placement, self._options.wait_for_nodes_s)
-        self._renew({} if keeping is None else living(keeping.spares.take(self.topology)))
+        if keeping is not None:
+            self._spares = living(keeping.spares.take(self.topology))
+            # Where nobody waits for the return of this very plan, processes that it starts are for the next one, too.
+            self._recycles = keeping.spares.are_wanted and self._shape is None
+        self._renew(dict(self._spares))
 
     @property
     def _shape(self) -> Hashable:
@@ -164,13 +172,18 @@ class Deployment:
         topology, options = self.topology, self._options
         self._created_at = time.time()
         resets: dict[Any, str] = {}
+        kinds = kinds_of(topology) if self._recycles else {}
 
         def actor(name: str, kind: Any, setup: Any, settings: Mapping[str, Any]) -> Any:
             if name in kept:
                 resets[kept[name].reset.remote(setup)] = name
                 return kept[name]
             # A name is free again only some time after its actor has died, so that each attempt has its own.
-            return kind.options(**settings, name=name, namespace=f"{self._namespace}-{self._attempt}").remote(setup)
+            named = {"name": name, "namespace": f"{self._namespace}-{self._attempt}"}
+            if name in kinds:  # outside of the places, which go with the plan
+                self._spares[name] = as_actor(kinds[name]).options(num_cpus=0, **named).remote(setup)
+                return self._spares[name]
+            return kind.options(**settings, **named).remote(setup)
 
         for name in topology.sink_names:
             sink = SinkSetup(name, topology, self._form, self._limits, self._attempt, options.metrics, self._outlet)
@@ -348,7 +361,20 @@ class Deployment:
         """Nobody needs this plan any more, and nothing is under way in its actors: they end, or are left to the next
         plan or run that has the same, if the session keeps any."""
         self._hand_over()
+        self._give_back()
         self.stop()
+
+    def _give_back(self) -> None:
+        """Leaves actors that can become any other to the next plan, whichever that is."""
+        keeping, mine = kept_actors(), self.actors
+        spares = {name: actor for name, actor in self._spares.items() if mine.get(name) is actor}
+        if keeping is None or not spares:
+            return
+        for actors in (self.sinks, self.units, self.shufflers):
+            for name in spares.keys() & actors.keys():
+                del actors[name]
+        self._watches = {}
+        keeping.spares.give_back(self.topology, spares)
 
     def stop(self) -> None:
         for actor in self.actors.values():

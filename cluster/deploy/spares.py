@@ -52,6 +52,15 @@ def kinds_of(topology: Topology) -> dict[str, type[Shell]]:
     return kinds | dict.fromkeys(topology.sink_names, SpareSink) | dict.fromkeys(topology.shuffler_names, SpareShuffler)
 
 
+def _rests(actor: Any) -> bool:
+    """Has an actor let go of all that it holds; False if it is gone."""
+    try:
+        ray.get(actor.rest.remote())
+    except RayError:
+        return False
+    return True
+
+
 class Spares:
     """Processes that wait; a thread starts them one after the other, so that a run beside them is hardly disturbed."""
 
@@ -73,10 +82,31 @@ class Spares:
                 self._filling = threading.Thread(target=self._fill, name="decopa-spares", daemon=True)
                 self._filling.start()
 
+    @property
+    def are_wanted(self) -> bool:
+        """Whether some run has its next plan begin in processes that wait."""
+        return bool(self._wanted)
+
     def take(self, topology: Topology) -> dict[str, Any]:
         """Actors for some of the processes of a plan, or all, by their names."""
         with self._lock:
             return {name: self._ready[kind].pop() for name, kind in kinds_of(topology).items() if self._ready[kind]}
+
+    def give_back(self, topology: Topology, actors: Mapping[str, Any]) -> None:
+        """Actors that were taken, by their names in a plan that is over: they wait for the next one, as far as so many
+        are wanted."""
+        kinds, surplus = kinds_of(topology), []
+        # Nothing is on its way between them any more; once all are at rest they know nothing of that plan.
+        rested = {name: actor for name, actor in actors.items() if _rests(actor)}
+        with self._lock:
+            for name, actor in rested.items():
+                ready = self._ready[kinds[name]]
+                if self._stopped.is_set() or len(ready) >= self._wanted[kinds[name]]:
+                    surplus.append(actor)
+                else:
+                    ready.append(actor)
+        for actor in surplus:
+            ray.kill(actor, no_restart=True)
 
     @property
     def ready(self) -> Mapping[str, int]:

@@ -10,16 +10,26 @@ import ray
 
 import decopa
 from actors.columnar.jit import interpreted
+from actors.group import Limits
 from cluster.change.deployed import PlanChanges
+from cluster.checkpoint.store import CheckpointStore
 from cluster.deploy.deployment import Deployment
 from cluster.deploy.kept_actors import keeping_actors, kept_actors
 from cluster.deploy.spares import Spares
+from cluster.options import RayOptions
+from decopa.language.text.parser import parse
+from decopa.planning.plan import Plan
+from decopa.planning.spread import spread_units
+from decopa.planning.strategies.left_deep import left_deep
 from scripts.reliability.jobs import rows_of, write_trace
 from shuffler.routing.topology import Topology
 from shuffler.source.pacing import Replay
+from shuffler.source.trace import open_trace
+from tests.support.engine import table_of
 from tests.support.ray_changes import PLANS, QUERY, left_behind, plain_run
 
 pytestmark = pytest.mark.ray
+QUERY_OF_TWO = parse("PATTERN SEQ(A a, B b) WITHIN 5 us")
 
 
 def await_ready(spares: Spares, count: int) -> None:
@@ -55,4 +65,32 @@ def test_a_plan_begins_in_processes_that_were_started_ahead(ray_cluster: None, t
         assert made.result().at_event < 1_500
         assert len(processes[0]) == len(topology.units) + 3
         assert len(processes[0] & there) == len(processes[0]) - 1
+    assert left_behind() == []
+
+
+def test_processes_of_a_plan_with_checkpoints_wait_for_whichever_plan_is_next(
+    ray_cluster: None, tmp_path: Path
+) -> None:
+    """Without checkpoints they wait for the return of their own plan."""
+    form = open_trace(table_of([{"id": 1, "ts": 1, "type": "A"}])).format
+    options, store = RayOptions(metrics=False), CheckpointStore(tmp_path)
+    first, second = (Topology(Plan((spread_units(left_deep(QUERY_OF_TWO), units),))) for units in (2, 1))
+
+    def processes(deployment: Deployment) -> set[int]:
+        return {ray.get(actor.pid.remote()) for actor in deployment.actors.values()}
+
+    with keeping_actors():
+        keeping = kept_actors()
+        assert keeping is not None
+        keeping.spares.want(first)
+        await_ready(keeping.spares, 4)
+        running = Deployment(first, form, Limits(), options, store=store).__enter__()
+        there = processes(running)
+        ray.kill(running.units.popitem()[1])
+        running.retire()
+        assert sum(keeping.spares.ready.values()) == 3
+        following = Deployment(second, form, Limits(), options, store=store).__enter__()
+        assert processes(following) < there and len(following.actors) == 3
+        following.retire()
+        assert sum(keeping.spares.ready.values()) == 3
     assert left_behind() == []
