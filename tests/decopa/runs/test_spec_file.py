@@ -17,7 +17,7 @@ from decopa.choices import Objective, Reading
 from decopa.errors import CheckpointError
 from decopa.language.text.parser import parse_workload
 from decopa.planning.change.options import Adapt
-from decopa.runs.spec import Output, Planning, RunSpec, TraceOptions
+from decopa.runs.spec import Output, Planning, Rules, RunSpec, TraceOptions
 from decopa.runs.spec_file import from_json, to_document
 from shuffler.exchange.outbox import FlushPolicy
 from shuffler.rows.events import TraceColumns
@@ -68,6 +68,7 @@ FULL = RunSpec(
     "end",
     True,
     Adapt(gain=2.0, units=(2, 8), log="changes.jsonl"),
+    Rules("rules", 5_000_000, 1 << 20),
 )
 
 
