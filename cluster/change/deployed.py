@@ -315,7 +315,7 @@ class PlanChanges:
         request.result.set_running_or_notify_cancel()  # from here on it is made
         new, side = successor.hand_over()
         place, watermark_us = self._session.place, self._session.last_ts
-        passing = self._cutting.cut(place, watermark_us, self._at_cut(request.result, side, watermark_us))
+        passing = self._cutting.cut(place, watermark_us, self._taking_over(request.result, side, watermark_us))
         self._session.exchange(new)
         self._plan, self._successor, self._cutting.wanted = request.plan, None, False
         if self._ring is not None:
@@ -332,7 +332,7 @@ class PlanChanges:
         self._retiring = _Retiring(new, request, now_s, passing, switched)
         self._told("cutting", new.deployment)
 
-    def _at_cut(self, result: Future[Switched], side: Side, watermark_us: int) -> Side:
+    def _taking_over(self, result: Future[Switched], side: Side, watermark_us: int) -> Side:
         """The side that takes over, which somebody asked for with this result."""
         return side
 

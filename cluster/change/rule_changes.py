@@ -252,7 +252,7 @@ class RuleChanges(PlanChanges):
         number = asked.number or self.rules.number
         notes.rules = KeptRules(book, asked.changes, number, asked.change.version_in(book).key)
 
-    def _at_cut(self, result: Future[Switched], side: Side, watermark_us: int) -> Side:
+    def _taking_over(self, result: Future[Switched], side: Side, watermark_us: int) -> Side:
         asked = self._under_way
         notes = self._notes_of(self.rules)
         if asked is not None and asked.made is result:

@@ -26,8 +26,8 @@ from cluster.options import Checkpoints, RayOptions
 from decopa.commands.cli import main
 from decopa.runs.streams.durable_run import DurableRun
 from decopa.traces.synthetic import SyntheticSpec
+from scripts.reliability.rule_rows import expected_rows, kept_rules, published_rows
 from shuffler.source.pacing import Replay
-from tests.support.durable_rules import expected_rows, kept_rules, published_rows
 
 pytestmark = pytest.mark.ray
 

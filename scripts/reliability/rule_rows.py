@@ -1,4 +1,4 @@
-"""What rules of a run with checkpoints ought to have published, by definition."""
+"""What the rules of a run with checkpoints ought to have published, by definition, and what they have."""
 
 from __future__ import annotations
 
