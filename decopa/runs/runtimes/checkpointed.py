@@ -34,7 +34,7 @@ from decopa.runs.runtimes.flows import with_flows
 from decopa.runs.spec import Output, RunSpec, TraceOptions
 from decopa.runs.spec_file import read_run, to_document
 from decopa.runs.streams.durable_rules import DurableRules
-from decopa.runs.streams.rule_watch import DurableRuleWatch
+from decopa.runs.streams.durable_watch import DurableRuleWatch
 from decopa.runs.streams.rules import RuleState
 from decopa.runs.watch import Watch
 from shuffler.source.live.address import SourceAddress, is_address, parse_address

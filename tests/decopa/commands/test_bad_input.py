@@ -172,3 +172,20 @@ def test_a_live_stream_can_neither_be_measured_nor_planned_for(capsys: pytest.Ca
 
 def test_no_command_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
     assert "required: COMMAND" in fails(capsys)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--units", "2"], "--rules on Ray needs --checkpoint DIR and --out DIR"),
+        (["--adapt"], "--adapt does not go with --rules"),
+        (["--checkpoint", "checkpoints", "--out", "matches", "--adapt"], "--adapt does not go with --rules"),
+        (["--checkpoint", "checkpoints"], "--out"),
+    ],
+)
+def test_rules_that_come_and_go_are_refused_where_nothing_could_keep_them(
+    trace: Path, out: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    placed = [str(out / one) if one in ("checkpoints", "matches") else one for one in arguments]
+    assert message in fails(capsys, "run", QUERY, "--trace", trace, "--rules", out / "rules", *placed)
+    assert list(out.iterdir()) == []
