@@ -296,11 +296,13 @@ def open_durable_run(
     """As `open_run`, on Ray and with checkpoints: no process that dies, this one included, takes a rule or a match with
     it, and `resume` continues the run.
 
-    It works in a thread of its own and publishes its matches in the folder or topic `out`. `events` is a stored trace,
-    or the address of a stream that can be read again. `rules` may name a folder for `decopa rules`.
+    It works in a thread of its own and publishes its matches in the folder or topic `out`, as JSON lines unless an
+    Output says otherwise. `events` is a stored trace, or the address of a stream that can be read again. `rules` may
+    name a folder for `decopa rules`.
     """
     from decopa.runs.streams.durable_run import DurableRun
 
+    out = out if isinstance(out, Output) else Output(str(out), "jsonl")
     spec = durable(spec_of(units, None, "ray", _NO_PLANNING, trace, limits, ray), events, out, checkpoint)
     return DurableRun(replace(spec, rules=rules), as_workload(query), watch)
 

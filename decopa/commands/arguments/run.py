@@ -243,7 +243,7 @@ def add_checkpoint_arguments(run: argparse.ArgumentParser) -> None:
         type=duration,
         help=f"how often (default: {DEFAULT_CHECKPOINT_S:g} s)",
     )
-    safe.add_argument("--out-format", choices=PART_FORMATS, help=f"of the parts (default: {PART_FORMATS[0]})")
+    safe.add_argument("--out-format", choices=PART_FORMATS, help=f"of the parts (default: {PART_FORMATS[0]}, with --rules {PART_FORMATS[1]})")
 
 
 # ------------------------------------------------------------------ what they mean
@@ -336,7 +336,9 @@ def _output(args: argparse.Namespace) -> Output | None:
     if args.out is None or counts_only(args):
         return None
     most = DEFAULT_MAX_FOLDER_BYTES if args.max_out_mb is None else args.max_out_mb * 2**20
-    return Output(str(args.out), args.out_format or PART_FORMATS[0], args.overwrite, most)
+    # Which columns a part has depends on the rules that report at that moment, if they come and go.
+    usual = PART_FORMATS[0] if args.rules is None else PART_FORMATS[1]
+    return Output(str(args.out), args.out_format or usual, args.overwrite, most)
 
 
 def _limits(args: argparse.Namespace) -> Limits:
