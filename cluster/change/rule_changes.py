@@ -264,12 +264,12 @@ class RuleChanges(PlanChanges):
     def _notes_of(self, rules: KeptRules) -> RuleNotes:
         return RuleNotes(rules, lambda: self.counts, lambda: self.reached_us, self._kept)
 
-    def _kept(self, state: KeptState) -> None:
+    def _kept(self, changes: int, counts: Mapping[str, int]) -> None:
         """A checkpoint is complete."""
-        self.counts, asked = state.counts, self._under_way
-        if asked is not None and asked.changes and state.rules.changes >= asked.changes:
+        self.counts, asked = counts, self._under_way
+        if asked is not None and asked.changes and changes >= asked.changes:
             self._under_way = None
-            asked.result.set_result(asked.change.version_in(state.rules.book))
+            asked.result.set_result(asked.change.version_in(self.rules.book))
 
     def _look_at_failure(self) -> None:
         asked = self._under_way

@@ -69,14 +69,15 @@ class KeptState:
 
 class RuleNotes:
     """What the checkpoints of one plan say of rules (`cluster.checkpoint.notes`). `counts` tells how many matches were
-    published so far, `reached_us` the time of the last event, and `tell` gets what a complete checkpoint says."""
+    published so far, `reached_us` the time of the last event. `tell` hears how many changes a complete checkpoint
+    holds, and how many matches were published with it and before."""
 
     def __init__(
         self,
         rules: KeptRules,
         counts: Callable[[], Mapping[str, int]],
         reached_us: Callable[[], int | None],
-        tell: Callable[[KeptState], None],
+        tell: Callable[[int, Mapping[str, int]], None],
     ) -> None:
         self.rules, self._counts, self._reached_us, self._tell = rules, counts, reached_us, tell
 
@@ -93,4 +94,4 @@ class RuleNotes:
         return KeptState(taken, counts).to_extra()
 
     def kept(self, extra: Mapping[str, Any]) -> None:
-        self._tell(KeptState.from_extra(extra, "the checkpoint"))
+        self._tell(extra[RULES]["changes"], extra[RULES]["matches"])

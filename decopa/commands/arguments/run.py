@@ -243,7 +243,11 @@ def add_checkpoint_arguments(run: argparse.ArgumentParser) -> None:
         type=duration,
         help=f"how often (default: {DEFAULT_CHECKPOINT_S:g} s)",
     )
-    safe.add_argument("--out-format", choices=PART_FORMATS, help=f"of the parts (default: {PART_FORMATS[0]}, with --rules {PART_FORMATS[1]})")
+    safe.add_argument(
+        "--out-format",
+        choices=PART_FORMATS,
+        help=f"of the parts (default: {PART_FORMATS[0]}, with --rules {PART_FORMATS[1]})",
+    )
 
 
 # ------------------------------------------------------------------ what they mean

@@ -124,10 +124,10 @@ class DurableRules:
         """The matches that versions report: those that end within their lives."""
         tables = []
         for version in self.changes.rules.book.versions:
-            if version.keys[0] not in found:
+            mine = [found[key] for key in version.keys if key in found]
+            if not any(table.num_rows for table in mine):
                 continue
-            mine = [ending_in(found[key], version.from_us, version.until_us) for key in version.keys]
-            table = united(version.query, mine)
+            table = united(version.query, [ending_in(one, version.from_us, version.until_us) for one in mine])
             if table.num_rows:  # else a part would have the columns of every rule
                 numbers = pa.array([version.number] * table.num_rows, type=pa.int32())
                 tables.append(table.add_column(1, "version", numbers))
