@@ -140,6 +140,8 @@ class Watch:
         self._settled_begin: tuple[int, Reading] | None = None
         self._references: dict[StatisticName, _Reference] = {}
         self._alarms: dict[StatisticName, Alarm] = {}
+        #: Types' rates that deviate at the last look, whether or not their alarms are raised.
+        self._deviating: set[StatisticName] = set()
 
     @property
     def has_reference(self) -> bool:
@@ -153,6 +155,11 @@ class Watch:
             return None
         first = self._readings[-min(len(self._readings), _DELAY_LOOKS + 1)][1]
         return Stretch.between(first, self._readings[-1][1])
+
+    @property
+    def last(self) -> Stretch | None:
+        """What happened since the look before."""
+        return None if len(self._readings) < 2 else Stretch.between(self._readings[-2][1], self._readings[-1][1])
 
     @property
     def since_begin(self) -> Stretch | None:
@@ -185,9 +192,7 @@ class Watch:
         recent = self.recent
         speed = recent.speed if recent is not None else 0.0
         findings = tuple(one.finding for one in found)
-        return Suspicion(
-            reading.at_s, reading.ts_us, findings, self._rates(found, since), urgent, speed, since or recent
-        )
+        return Suspicion(reading.at_s, reading.ts_us, findings, self._rates(), urgent, speed, since or recent)
 
     def _settle(self, reading: Reading) -> None:
         """Operators are watched from the first look at which their stores are full."""
@@ -200,6 +205,7 @@ class Watch:
     def _changed(self) -> list[_Changed]:
         """Statistics whose alarm is raised, with their largest deviation."""
         found, stretches = [], list(self._stretches())
+        self._deviating = set()
         for name, reference in self._references.items():
             worst: Deviation | None = None
             for number, stretch in stretches:
@@ -209,6 +215,8 @@ class Watch:
                 exceeds = deviation.exceeds(self.rules.ratio, self.rules.z)
                 if exceeds and (worst is None or abs(deviation.z) > abs(worst.z)):
                     worst = deviation
+            if worst is not None and isinstance(name[1], str):
+                self._deviating.add(name)
             alarm = self._alarms.get(name, Alarm(self.rules.patience)).after(violated=worst is not None)
             self._alarms[name] = alarm
             if worst is not None and alarm.raised:
@@ -268,8 +276,11 @@ class Watch:
         rates = [one for one in found if one.event_type is not None]
         if not rates:
             return None
-        name, latest = rates[0].name, self._readings[-1][1]
-        reference = self._references[name]
+        return self._deviating_since(rates[0].name)
+
+    def _deviating_since(self, name: StatisticName) -> Stretch | None:
+        """What happened since the look after which a statistic deviates most."""
+        reference, latest = self._references[name], self._readings[-1][1]
         after = [reading for number, reading in list(self._readings)[:-1] if number >= reference.last_look]
         stretches = [Stretch.between(reading, latest) for reading in after if reading.ts_us < latest.ts_us]
         return max(stretches, key=lambda one: abs(self._deviation(name, reference, one).z), default=None)
@@ -281,15 +292,18 @@ class Watch:
         counts = [since.types.get(one.event_type, 0) for one in found if one.event_type is not None]
         return min(counts) >= _LEAST_EVIDENCE or since.windows(self._window_us) >= 0.5
 
-    def _rates(self, found: list[_Changed], since: Stretch | None) -> dict[str, float]:
+    def _rates(self) -> dict[str, float]:
         """Events per window: of what has changed since the change, of the rest as long as readings reach back."""
         latest = self._readings[-1][1]
         assert self._begin is not None
         longest = next(reading for number, reading in self._readings if number >= self._begin[0])
         rates = Stretch.between(longest, latest).rates(self._window_us)
-        if since is not None:
-            changed = since.rates(self._window_us)
-            rates |= {one.event_type: changed[one.event_type] for one in found if one.event_type is not None}
+        # Rates that change together are told together, also those whose alarm is not raised yet: a plan that goes by
+        # some of them suits none.
+        for name in self._deviating:
+            since = self._deviating_since(name)
+            if since is not None and isinstance(name[1], str):
+                rates[name[1]] = since.rates(self._window_us)[name[1]]
         return rates
 
 

@@ -162,7 +162,7 @@ class Run:
         asked = [RuleChange.from_line(line, "the folder") for _, line in self.rules.asked()]
         names = [f"first{at}" for at in range(3)]
         for number, answer in sorted(self.rules.answers().items()):
-            if "refused" not in answer:
+            if "rule" in answer:
                 do, name = asked[number - 1].do, answer["rule"]
                 names = [one for one in names if one != name] + ([] if do == "remove" else [name])
         return names
@@ -192,7 +192,7 @@ class Run:
         tally.twice += (found - expected).total()
         lives = {(one.name, one.number): {one.from_us, one.until_us} for one in book.versions}
         for number, answer in self.rules.answers().items():
-            if "refused" not in answer and answer["at_us"] not in lives.get((answer["rule"], answer["version"]), ()):
+            if "rule" in answer and answer["at_us"] not in lives.get((answer["rule"], answer["version"]), ()):
                 tally.problems.append(f"run {self.job.number}: change {number} is not what was answered: {answer}")
         print(f"run {self.job.number}: {len(book.versions)} versions, {expected.total():,} matches", flush=True)
 

@@ -68,13 +68,15 @@ class Monitor:
     def look(self, reading: Reading) -> Suspicion | None:
         """Takes a reading. Returns why another plan may be better, if it may and if it is time for a change."""
         found = self._watch.look(reading)
-        recent = self._watch.recent
-        if recent is not None and reading.busy_s:
+        recent, last = self._watch.recent, self._watch.last
+        if recent is not None and last is not None and reading.busy_s:
             self._load = self._load.after(reading.at_s, recent.busiest)
-            if recent.busiest <= self._watch_rules.busiest:
+            if max(recent.busiest, last.busiest) <= self._watch_rules.busiest:
                 self._usual_speed = recent.speed
             elif found is not None and found.urgent and self._catches_up(recent):
                 found = replace(found, urgent=False) if found.findings else None
+            if found is not None:
+                found = replace(found, speed=self._offered_speed(recent))
         self._audit()
         if self._pending is not None:
             self._pending = self._pending.after(recent, reading.at_s, self._longest_us)
@@ -92,6 +94,13 @@ class Monitor:
         """Whether a plan is busy because it works off what a plan before it could not: event time passes faster than
         it did while a plan kept up. Its delays grow at first, as messages fill its queues."""
         return self._usual_speed is not None and recent.speed > self._usual_speed
+
+    def _offered_speed(self, recent: Stretch) -> float:
+        """How fast event time passes where the stream comes from: a plan that cannot keep up holds it back, and one
+        that is chosen for what comes through would not keep up either."""
+        if self._usual_speed is None or recent.busiest <= self._watch_rules.busiest:
+            return recent.speed
+        return max(recent.speed, self._usual_speed)
 
     @property
     def _longest_us(self) -> int:
@@ -128,7 +137,7 @@ class Monitor:
             reading.ts_us,
             (Finding("load of the busiest unit", Deviation(self.rules.headroom, recent.busiest, 0.0)),),
             recent.rates(window_us),
-            speed=recent.speed,
+            speed=self._offered_speed(recent),
             since=recent,
             of_load=True,
         )

@@ -75,6 +75,20 @@ def test_a_rate_that_doubles_or_halves_is_found_within_three_looks(factor: float
         assert found[0].rates["A"] == pytest.approx(5 * 300, rel=0.15)
 
 
+def test_rates_that_change_together_are_told_together() -> None:
+    """C falls a little after A has risen, so that its own alarm comes a look later."""
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        before = {"A": 30.0, "B": 70.0, "C": 200.0}
+        found = watched(
+            poisson_looks(rng, [(60, before), (1, {**before, "A": 300.0}), (20, {"A": 300.0, "B": 70.0, "C": 2.0})])
+        )
+        assert found[0].at_s == 62.0 and "rate of C" not in [one.what for one in found[0].findings]
+        assert found[0].rates["A"] == pytest.approx(5 * 300, rel=0.2)
+        assert found[0].rates["B"] == pytest.approx(5 * 70, rel=0.2)
+        assert found[0].rates["C"] < 5 * 8
+
+
 def test_a_small_change_is_found_once_enough_events_have_come() -> None:
     found = watched(poisson_looks(np.random.default_rng(1), [(100, {"A": 5, "B": 20}), (200, {"A": 5, "B": 30})]))
     assert found

@@ -174,6 +174,8 @@ def test_a_plan_that_works_off_a_backlog_is_busy_but_not_overloaded(speed: float
     readings += [looked(10.0 + s, 10 + speed * s, 5.0 + s, 0.1 + 0.2 * s) for s in range(10)]
     found = [watched.look(reading) for reading in readings]
     assert any(one is not None and one.urgent for one in found) == is_overload
+    # What the next plan has to sustain is the stream, not what comes through.
+    assert {one.speed for one in found if one is not None and one.urgent} <= {1.0}
 
 
 def test_a_switch_that_brings_less_than_half_is_not_repeated_at_these_rates() -> None:
