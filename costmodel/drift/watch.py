@@ -81,6 +81,8 @@ class Suspicion:
     speed: float = 0.0
     #: What has happened since the rates changed, or in the last looks if none did.
     since: Stretch | None = None
+    #: What had happened before rates changed, under those that were usual then, if that is a window at least.
+    before: Stretch | None = None
     #: Why it is asked, where no statistic has changed.
     note: str = ""
     #: Whether it is asked because of the load alone: no statistic has changed.
@@ -186,13 +188,15 @@ class Watch:
         overload = overload_of([one for _, one in list(self._readings)[-_DELAY_LOOKS - 1 :]])
         urgent = overload is not None and overload.exceeds(self.rules.busiest, self.rules.growth)
         self._extend_references(reading)
-        since = self._since_change(found)
+        changed = self._change_of(found)
+        since = None if changed is None else Stretch.between(changed, reading)
         if not urgent and not (found and self._is_evident(found, since)):
             return None
         recent = self.recent
         speed = recent.speed if recent is not None else 0.0
         findings = tuple(one.finding for one in found)
-        return Suspicion(reading.at_s, reading.ts_us, findings, self._rates(), urgent, speed, since or recent)
+        before = None if changed is None else self._until(changed)
+        return Suspicion(reading.at_s, reading.ts_us, findings, self._rates(), urgent, speed, since or recent, before)
 
     def _settle(self, reading: Reading) -> None:
         """Operators are watched from the first look at which their stores are full."""
@@ -271,19 +275,28 @@ class Watch:
                 span = stretch.windows(self._window_us)
                 self._references["rate", event_type] = _Reference(self._number, span, PerRow(count, 0, 0))
 
-    def _since_change(self, found: list[_Changed]) -> Stretch | None:
-        """What happened since the rates changed: from the look on after which the most certain one deviates most."""
+    def _until(self, changed: Reading) -> Stretch | None:
+        """What happened from the first look with full stores on."""
+        if self._settled_begin is None or changed.ts_us - self._settled_begin[1].ts_us < self._window_us:
+            return None
+        return Stretch.between(self._settled_begin[1], changed)
+
+    def _change_of(self, found: list[_Changed]) -> Reading | None:
+        """The last look before the rates changed: the one after which the most certain of them deviates most."""
         rates = [one for one in found if one.event_type is not None]
         if not rates:
             return None
-        return self._deviating_since(rates[0].name)
+        return self._last_usual(rates[0].name)
 
-    def _deviating_since(self, name: StatisticName) -> Stretch | None:
-        """What happened since the look after which a statistic deviates most."""
+    def _last_usual(self, name: StatisticName) -> Reading | None:
+        """The look after which a statistic deviates most."""
         reference, latest = self._references[name], self._readings[-1][1]
         after = [reading for number, reading in list(self._readings)[:-1] if number >= reference.last_look]
-        stretches = [Stretch.between(reading, latest) for reading in after if reading.ts_us < latest.ts_us]
-        return max(stretches, key=lambda one: abs(self._deviation(name, reference, one).z), default=None)
+        return max(
+            (reading for reading in after if reading.ts_us < latest.ts_us),
+            key=lambda one: abs(self._deviation(name, reference, Stretch.between(one, latest)).z),
+            default=None,
+        )
 
     def _is_evident(self, found: list[_Changed], since: Stretch | None) -> bool:
         """Whether enough has happened since the change to tell what the rates are now, not only that they changed."""
@@ -301,9 +314,9 @@ class Watch:
         # Rates that change together are told together, also those whose alarm is not raised yet: a plan that goes by
         # some of them suits none.
         for name in self._deviating:
-            since = self._deviating_since(name)
-            if since is not None and isinstance(name[1], str):
-                rates[name[1]] = since.rates(self._window_us)[name[1]]
+            usual = self._last_usual(name)
+            if usual is not None and isinstance(name[1], str):
+                rates[name[1]] = Stretch.between(usual, latest).rates(self._window_us)[name[1]]
         return rates
 
 

@@ -146,8 +146,10 @@ class Monitor:
     def informed(self, suspicion: Suspicion, known: Sequence[Statistics]) -> list[Statistics]:
         """Statistics to plan with: those just measured, and what is known of sub-queries that ran. `known` are one for
         each OR-free query."""
-        if suspicion.since is not None:
-            seen = seen_by(self.plan, suspicion.since, known, self.pricing.model)
+        shown = _shown_by(suspicion)
+        if shown is not None:
+            then = [replace(one, rates={**one.rates, **shown.rates(one.window_us)}) for one in known]
+            seen = seen_by(self.plan, shown, then, self.pricing.model)
             self._memory = self._memory.noting(seen, suspicion.ts_us)
         longest_us = _REMEMBERED_WINDOWS * _longest_window_us(self.plan)
         return self._memory.informed(known, suspicion.ts_us, longest_us=longest_us)
@@ -263,6 +265,8 @@ class Monitor:
         self._misjudged = misjudged(decision.rates, after, self._longest_us)
         if decision.before is None or decision.ground is Ground.FEWER_UNITS:
             return
+        if decision.before.busiest > self._watch_rules.busiest:
+            return  # nobody knows how much it would have had to do
         proposal = decision.proposal
         if decision.ground is Ground.GAIN:
             capacity = self.pricing.capacity
@@ -326,6 +330,15 @@ def _rank(proposal: Proposal, ground: Ground) -> tuple[int, float]:
             return 1, proposal.new.rows_per_s
         case Ground.FEWER_UNITS:
             return 2, float(proposal.new.units)
+
+
+def _shown_by(suspicion: Suspicion) -> Stretch | None:
+    """What tells the selectivities of running operators. Just after rates have changed, what is found depends on what
+    is stored from before, and counters of a plan that cannot keep up are behind those of its events."""
+    rates = [one for one in suspicion.findings if one.what.startswith("rate of ")]
+    if suspicion.before is not None and len(rates) == len(suspicion.findings):
+        return suspicion.before
+    return None if suspicion.urgent or rates else suspicion.since
 
 
 def _longest_window_us(plan: Plan) -> int:
