@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from actors.columnar.memory import Spill
 from actors.columnar.store import load_merging
 from actors.operators.base import OperatorSpec
+from actors.operators.join import JoinLogic
 from actors.operators.succession import SuccessionLogic
 from actors.operators.succession_scan import EventScan, scan_of
 from actors.unit import Channel, ProcessingUnit, UnitState
@@ -26,6 +27,7 @@ from decopa.choices import (
 from decopa.errors import CheckpointError, DecoPaError, did_you_mean
 from decopa.planning.plan import PlanOperator, QueryPlan
 from decopa.planning.subquery import SubQuery
+from decopa.planning.warming import absorbing
 from decopa.query.binding import BoundQuery
 from shuffler.routing.slices import Slices
 from shuffler.routing.table import END_OF_STREAM, Delivery, RoutingTable, Sender, SenderState
@@ -240,6 +242,14 @@ class UnitGroup:
         if self.scan.active:
             self._send(sender.watermark(int(events.ts[-1])))
         self._on_progress()
+
+    def absorb(self, *, absorbs: bool) -> None:
+        """From now on joins that need not look for matches store their rows only, see `decopa.planning.warming`; or
+        they look again."""
+        names = absorbing(self._plan)
+        for (operator, _), unit in self.units.items():
+            if operator in names and isinstance(unit.logic, JoinLogic):
+                unit.logic.absorbs = absorbs
 
     def accept(self, target: str, unit: int, channel: Channel, content: Batch | int) -> None:
         """Puts rows or a watermark into a channel; `drain` delivers them."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 
@@ -96,6 +96,7 @@ class PartsHost:
             root = parts[part].root.name
             mine = [unit for (operator, _), unit in group.units.items() if operator == root]
             self._roots.setdefault(part, []).extend(mine)
+        self._absorbs = False
         self._waiting: list[tuple[int, GroupKey]] = []
         self._is_waiting: set[GroupKey] = set()
 
@@ -261,6 +262,16 @@ class PartsHost:
         for part in dict.fromkeys(part for part, _ in self._hosted):
             key = next(one for one in self._hosted if one[0] == part)
             self._group(key, Limits(), lambda delivery: None).sample()
+
+    def absorb(self, parts: Collection[int]) -> None:
+        """These parts, and no others, are built from events of which all matches are out. One that others take matches
+        from is none: they may need what it finds."""
+        if not parts and not self._absorbs:
+            return
+        self._absorbs = bool(parts)
+        viewed = {part for part, _ in self._topology.taken_from}
+        for (part, _), group in self.groups.items():
+            group.absorb(absorbs=part in parts and part not in viewed)
 
     def accept(self, part: int, copy: int, target: str, unit: int, channel: Channel, content: Batch | int) -> None:
         """Puts rows or a watermark into a channel of a unit; `drain` delivers them."""

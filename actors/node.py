@@ -5,7 +5,7 @@ The Ray actors are shells around these; a simulation can drive them as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 
 import numpy as np
@@ -38,7 +38,8 @@ class UnitNode:
     """A process that hosts units.
 
     If `outlet` says that roots keep what they find, `takers` have it, by part; the sink then hears of watermarks only.
-    `cut` takes what the units hold at a barrier, by its number, if that is `wanted`.
+    `cut` takes what the units hold at a barrier, by its number, if that is `wanted`. Up to the first barrier the parts
+    of the keys in `absorbing` are built from events of which all matches are out.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class UnitNode:
         wanted: Callable[[], bool] = lambda: True,
         state: bytes | None = None,
         outlet: OutletSpec | None = None,
+        absorbing: Collection[str] = (),
     ) -> None:
         process = topology.process_of[name]
         self.name = name
@@ -98,6 +100,7 @@ class UnitNode:
         }
         if state is not None:
             self._restore(state)
+        self._host.absorb([part for part in process.parts if self._keys[part] in absorbing])
 
     def _restore(self, content: bytes) -> None:
         where, found = f"the checkpoint of {self.name}", {}
@@ -148,6 +151,7 @@ class UnitNode:
         """All that came before the barrier has been worked on: sends it on, with the barrier behind it."""
         self._host.catch_up()
         self._outbox.flush(barrier=number)
+        self._host.absorb(())  # a plan that takes over does so at its first barrier
         if self._on_cut is None or not self._wanted():
             return
         states = [

@@ -64,6 +64,7 @@ class UnitSetup:
     store: StateStore | None = None
     state: bytes | None = None
     outlet: OutletSpec | None = None
+    absorbing: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,7 @@ class UnitShell(Shell):
                 wanted=self._is_wanted,
                 state=setup.state,
                 outlet=setup.outlet,
+                absorbing=setup.absorbing,
             )
             if self._emulation is not None:
                 self._emulation.begin(self._node.reports())

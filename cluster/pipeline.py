@@ -115,6 +115,10 @@ class Pipeline:
             if one in self._host.dropped:
                 self._takers[one] = self._taker(one)
 
+    def absorb(self, keys: Collection[str]) -> None:
+        """The parts of these keys, and no others, are built from events of which all matches are out."""
+        self._host.absorb([self.plan.place_of[key] for key in keys])
+
     def feed(self, events: EventBatch) -> None:
         """Works on a batch to its end; the watermark is then the time of its last event."""
         self._deliver(self._feeder.feed(events))

@@ -58,8 +58,21 @@ class JoinLogic:
         self.late_side = next((side for side in range(2) if self._passed[side] is not None and exact[side]), None)
         self._watermarks = [NOTHING_YET, NOTHING_YET]
         self._kept = [0, 0]
+        #: Whether rows are stored only: what they would be part of is out already (`decopa.planning.warming`).
+        self.absorbs = False
 
     def on_batch(self, side: int, batch: Batch) -> Iterator[Batch]:
+        if not self.absorbs:
+            yield from self._matches(side, batch)
+        live = self._live(side, batch.columns, self._watermarks[1 - side])
+        if live is not None:
+            wanted = np.flatnonzero(live)
+            if not len(wanted):
+                return
+            batch = batch.take(wanted)
+        self._stores[side].defer(batch)
+
+    def _matches(self, side: int, batch: Batch) -> Iterator[Batch]:
         other = self._stores[1 - side]
         other.settle()
         if len(other) and self._counting:
@@ -71,13 +84,6 @@ class JoinLogic:
             }
             for rows, columns in self._kernels[side].matches(batch, other, self.counters):
                 yield Batch(rows, columns, heaps)
-        live = self._live(side, batch.columns, self._watermarks[1 - side])
-        if live is not None:
-            wanted = np.flatnonzero(live)
-            if not len(wanted):
-                return
-            batch = batch.take(wanted)
-        self._stores[side].defer(batch)
 
     def on_watermark(self, side: int, watermark_us: int) -> Iterator[Batch]:
         """Forgets stored rows of the other side that no later row of this side can join."""

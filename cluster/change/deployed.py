@@ -22,6 +22,7 @@ import ray
 
 from actors.reports import OperatorReport
 from actors.sinks.outlet import check_rows_only
+from cluster.change.cut import reported
 from cluster.change.cutting import Cutting
 from cluster.change.history import DEFAULT_MAX_BYTES, BlockRing, HistoryGone
 from cluster.change.outcome import ChangeAbandoned, Switched
@@ -282,6 +283,8 @@ class PlanChanges:
             history = self._history(plan, request.begin_us)
             running = Running(self._session, self._cutting) if history is None else None
             deployment, place = self._deploy(plan), self._session.place
+            if running is None:
+                deployment.absorb(reported(self._plan).keys() & reported(plan).keys())
             successor = Successor(deployment, history or (), place, self._told, tuple(self._stopping), running)
             self._successor = successor, request
         except DecoPaError as err:

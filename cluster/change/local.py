@@ -182,6 +182,8 @@ class ChangingPipeline:
             return
         parts = tuple(part for key, part in zip(plan.keys, plan.parts, strict=True) if key in needed)
         side = self._built(replace(plan, parts=parts).with_keys, self._muted)
+        if self.events:
+            side.absorb(reported(self.plan).keys() & reported(side.plan).keys())
         self._warming = _Warming(plan, kept, dealt, side, self._replayed(side.plan, begin_us or {}))
 
     def _check_outlet(self, plan: Plan, kept: frozenset[str]) -> None:
@@ -239,6 +241,8 @@ class ChangingPipeline:
             return Replayed(0, watermark_us, 0)
         for one in (old, *([] if side is None else [side])):
             one.advance(watermark_us)
+        if side is not None:
+            side.absorb(())
         done = [] if side is None else side.reports()
         before, after = reported(old.plan), reported(plan)
         handed = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +76,8 @@ class Deployment:
         self._outlet = outlet
         self.topology, self._form, self._limits, self._options = topology, form, limits, options
         self._attempt, self._store, self._restored = attempt, store, restored or Restored({}, {})
+        #: The keys of parts that are built from events of which all matches are out.
+        self._absorbing: frozenset[str] = frozenset()
         self._places: Places | None = None
         self._namespace = f"decopa-{uuid.uuid4().hex[:12]}"
         self.sinks: dict[str, Any] = {}
@@ -157,9 +159,14 @@ class Deployment:
         if not self._places.intact:
             return False
         self._watches = {}
-        self._attempt, self._restored = attempt, restored or Restored({}, {})
+        self._attempt, self._restored, self._absorbing = attempt, restored or Restored({}, {}), frozenset()
         self._renew(living(self.actors))
         return True
+
+    def absorb(self, keys: Collection[str]) -> None:
+        """Actors that are started after this take these parts for such as are built from events of which another plan
+        has found all matches, until their first barrier."""
+        self._absorbing = frozenset(keys)
 
     def begin_with(self, restored: Restored) -> None:
         """The actors, which are up and have done nothing, begin with what others held."""
@@ -235,6 +242,7 @@ class Deployment:
             self._store,
             self._restored.units.get(process.name),
             self._outlet,
+            self._absorbing,
         )
 
     def _emulated_capacity(self, name: str) -> Capacity | None:

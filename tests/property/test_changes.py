@@ -11,11 +11,13 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
+import actors.group
 import cluster.change.local
 from actors.columnar.jit import interpreted
 from cluster.change.cut import reported
 from cluster.change.local import ChangingPipeline
 from cluster.matches import joined
+from cluster.pipeline import Pipeline
 from decopa.language.text.parser import parse
 from decopa.planning.plan import Plan, PlanOperator, QueryPlan
 from decopa.planning.spread import spread_units
@@ -141,7 +143,26 @@ def test_matches_of_the_warm_up_must_not_be_reported() -> None:
             self._earlier = joined(self._earlier, found)
             return made
 
-    assert not all(is_exact(PLAIN, seed, Keeping) for seed in SEEDS)
+    assert not all(is_exact(FAR_BACK, seed, Keeping) for seed in SEEDS)
+
+
+#: Joined from its end or from its beginning: then pairs that lack the last event are needed.
+CHAIN = parse("PATTERN SEQ(A a, C c, E e) WITHIN 20 us")
+
+
+@pytest.mark.parametrize("query", [PLAIN, CHAIN], ids=["two", "three"])
+def test_a_plan_that_goes_on_absorbing_behind_the_cut_misses_matches(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert all(is_exact(query, seed) for seed in SEEDS)
+    absorb = Pipeline.absorb
+    monkeypatch.setattr(Pipeline, "absorb", lambda self, keys: absorb(self, keys) if keys else None)
+    assert not all(is_exact(query, seed) for seed in SEEDS)
+
+
+def test_joins_that_lack_the_last_event_must_not_absorb(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(actors.group, "absorbing", lambda plan: {one.name for one in plan.operators})
+    assert not all(is_exact(CHAIN, seed) for seed in SEEDS)
 
 
 @pytest.mark.parametrize("off_us", [-1, 1])

@@ -109,7 +109,7 @@ class RulingCluster(SwitchingCluster):
         decided = change.sees == "new" or change.at_us is not None or reached_us is None
         self._asked = Asked(change, at_us if decided else None, book if decided else None)
         self._generation += 1
-        self._new = Side(self, plan, self._generation, self._attempt)
+        self._new = Side(self, plan, self._generation, self._attempt, follows=self.running.plan)
         self._new.waiting.extend(history)
         self.done["begun"] += 1
 

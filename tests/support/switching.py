@@ -90,8 +90,15 @@ class Side:
     """The processes of one plan. A side that is taken up again after a crash keeps its generation."""
 
     def __init__(
-        self, cluster: SwitchingCluster, plan: Plan, generation: int, attempt: int, saved: Restored | None = None
+        self,
+        cluster: SwitchingCluster,
+        plan: Plan,
+        generation: int,
+        attempt: int,
+        saved: Restored | None = None,
+        follows: Plan | None = None,
     ) -> None:
+        """`follows` is the plan whose matches it finds again while it is built."""
         self.cluster, self.generation, self.attempt = cluster, generation, attempt
         self.topology = topology = Topology(plan, cluster.shufflers)
         chaos, form = cluster.chaos, cluster.form
@@ -123,6 +130,7 @@ class Side:
                 attempt=attempt,
                 cut=partial(cluster.unit_cut, self, process.name),
                 state=saved.units[process.name] if saved else None,
+                absorbing=() if follows is None else reported(follows).keys() & reported(plan).keys(),
             )
             for process in topology.units
         }
@@ -280,7 +288,7 @@ class SwitchingCluster:
                 self.done["refused"] += 1
                 return
         self._generation += 1
-        self._new = Side(self, plan, self._generation, self._attempt)
+        self._new = Side(self, plan, self._generation, self._attempt, follows=self.running.plan)
         self._new.waiting.extend(history)
         self.done["begun"] += 1
 
