@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 import decopa
+from cluster.change.cut import reported
 from cluster.change.history import BlockRing
 from cluster.change.local import ChangingPipeline
 from cluster.change.runtime import BUILD_S, LONGER
@@ -109,6 +110,27 @@ def measure(source: TraceSource, several: Sequence[Plan], rows: int, changes: in
     return held
 
 
+def built(table: pa.Table, plan: Plan, rows: int, rounds: int = 5) -> tuple[float, float, int, int]:
+    """Processor time and comparisons that it takes to build a plan from some windows: without looking for matches that
+    no later event can complete, and with."""
+    seconds: dict[bool, list[float]] = {True: [], False: []}
+    compared: dict[bool, int] = {}
+    for absorbs in (True, False) * (rounds + 1):
+        source = open_trace(table)
+        pipe = Pipeline(plan, source.format, source.strings)
+        pipe.warm_up()
+        if absorbs:
+            pipe.absorb(reported(pipe.plan))
+        batches = list(source.batches(["k"], rows))
+        began_s = time.thread_time()
+        for events in batches:
+            pipe.feed(events)
+        seconds[absorbs].append(time.thread_time() - began_s)
+        compared[absorbs] = sum(report.comparisons for report in pipe.reports())
+    less, whole = (float(np.median(seconds[absorbs][1:])) for absorbs in (True, False))
+    return less, whole, compared[True], compared[False]
+
+
 class _Spent:
     """Processor time of this thread."""
 
@@ -174,6 +196,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )  # fmt: skip
             print(" ".join(rows[-1]), file=sys.stderr, flush=True)
     print(markdown_table(header, rows, words=(0, 1)))
+    for number, plan in enumerate(plans()["another split"], 1):
+        less, whole, few, all_ = built(table.slice(0, 4 * chosen.rate), plan, chosen.batch)
+        print(
+            f"\nplan {number} built from 4 windows: {1e3 * less:.0f} ms and {few:,} comparisons, {less / whole:.2f} of "
+            f"what it takes to look for all matches ({1e3 * whole:.0f} ms, {all_:,})"
+        )
     return 0
 
 
