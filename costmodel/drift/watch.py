@@ -309,12 +309,12 @@ class Watch:
         """Events per window: of what has changed since the change, of the rest as long as readings reach back."""
         latest = self._readings[-1][1]
         assert self._begin is not None
-        usual = [reading for number, reading in self._readings if number >= self._begin[0]]
-        shown = Stretch.between(usual[0], latest)
+        begin = next(reading for number, reading in self._readings if number >= self._begin[0])
+        shown = Stretch.between(begin, latest)
         if min(shown.types.values(), default=0) < _LEAST_EVIDENCE and shown.windows(self._window_us) < 0.5:
             # An overload is told at once, also where a new reference has just begun: with what came before, then.
-            lately = [one for _, one in self._readings if latest.ts_us - one.ts_us <= self._window_us // 2]
-            shown = Stretch.between(lately[0], latest)
+            begin = next(one for _, one in self._readings if latest.ts_us - one.ts_us <= self._window_us // 2)
+            shown = Stretch.between(begin, latest)
         rates = shown.rates(self._window_us)
         # Rates that change together are told together, also those whose alarm is not raised yet: a plan that goes by
         # some of them suits none.
