@@ -54,8 +54,11 @@ class LoadWatch:
     low_since_s: float | None = None
     now_s: float = 0.0
 
-    def after(self, at_s: float, busiest: float) -> LoadWatch:
-        since = (at_s if self.low_since_s is None else self.low_since_s) if busiest < self.low else None
+    def after(self, at_s: float, busiest: float, lately: float | None = None) -> LoadWatch:
+        """`busiest` is the load since the look before, `lately` that of the last few looks, if it is known: more units
+        are needed soon, and fewer ones are let go of after some thought."""
+        calm = busiest if lately is None else lately
+        since = (at_s if self.low_since_s is None else self.low_since_s) if calm < self.low else None
         return replace(self, alarm=self.alarm.after(violated=busiest > self.high), low_since_s=since, now_s=at_s)
 
     @property

@@ -70,7 +70,7 @@ class Monitor:
         found = self._watch.look(reading)
         recent, last = self._watch.recent, self._watch.last
         if recent is not None and last is not None and reading.busy_s:
-            self._load = self._load.after(reading.at_s, recent.busiest)
+            self._load = self._load.after(reading.at_s, last.busiest, recent.busiest)
             if max(recent.busiest, last.busiest) <= self._watch_rules.busiest:
                 self._usual_speed = recent.speed
             elif found is not None and found.urgent and self._catches_up(recent):
