@@ -84,7 +84,7 @@ def test_rules_that_come_and_go_under_crashes_report_what_their_lives_say() -> N
 @pytest.mark.slow
 def test_six_hundred_schedules_of_rules_and_crashes() -> None:
     tried = check_schedules(examples(600))
-    assert tried["completed"] >= 500 and tried["crashes"] >= 400
+    assert tried["completed"] >= 400 and tried["crashes"] >= 300
 
 
 # ------------------------------------------------------------------ faults that must show
