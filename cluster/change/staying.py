@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from actors.state.migrate import may_rescale, rescale, rescale_feeders
 from cluster.pipeline import PartState
 from decopa.planning.history import uncertain_windows
-from decopa.planning.plan import Plan
+from decopa.planning.plan import Plan, QueryPlan
 from shuffler.routing.topology import Topology
 
 
@@ -54,3 +54,12 @@ def with_sources(plan: Plan, keys: frozenset[str]) -> frozenset[str]:
                 found.add(operator.view.part)
                 waiting.append(operator.view.part)
     return frozenset(found)
+
+
+def parts_without(plan: Plan, keys: Collection[str]) -> tuple[QueryPlan, ...]:
+    """The parts that remain without some that report: also without fragments that nobody takes matches from."""
+    reporting = frozenset(
+        reported for reported in (plan.keys[place] for place in plan.reported) if reported not in keys
+    )
+    needed = with_sources(plan, reporting)
+    return tuple(part for key, part in zip(plan.keys, plan.parts, strict=True) if key in needed)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from cluster.change.staying import parts_without
 from decopa.choices import RULE_SIGHTS, RuleSight
 from decopa.documents import Document
 from decopa.errors import DecoPaError, did_you_mean
@@ -219,5 +220,4 @@ def wanted_parts(
     if not added:
         return None, begin_us
     over = {key for version in after.versions if version.is_over(reached_us) for key in version.keys}
-    staying = (part for part in plan.parts if part.key not in over)
-    return (*staying, *added), begin_us
+    return (*parts_without(plan, over), *added), begin_us

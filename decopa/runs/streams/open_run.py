@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from cluster.change.cut import ending_in
 from cluster.change.history import DEFAULT_MAX_BYTES
-from cluster.change.staying import with_sources
+from cluster.change.staying import parts_without
 from cluster.change.versions import RuleBook, RuleError, Version, opening_plan, version_parts
 from decopa.choices import RuleSight
 from decopa.planning.history import history_us
@@ -265,11 +265,8 @@ class OpenRun:
         return (*staying, *added), begin_us
 
     def _parts_without(self, keys: set[str]) -> tuple[QueryPlan, ...]:
-        """The parts that remain without some versions': also without fragments that nobody takes matches from."""
-        plan = Plan(self._parts)
-        reporting = frozenset(part.key for part in self._parts if not part.fragment and part.key not in keys)
-        needed = with_sources(plan, reporting)
-        return tuple(part for part in self._parts if part.key in needed)
+        """The parts that remain without some versions'."""
+        return parts_without(Plan(self._parts), keys)
 
     def _keep_enough(self) -> None:
         self._engine.keep(max(self._keep_us, history_us(Plan(self._parts))))
