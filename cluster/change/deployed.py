@@ -26,11 +26,12 @@ from cluster.change.cut import reported
 from cluster.change.cutting import Cutting
 from cluster.change.history import DEFAULT_MAX_BYTES, BlockRing, HistoryGone
 from cluster.change.outcome import ChangeAbandoned, Switched
+from cluster.change.staying import carried_parts, with_sources
 from cluster.change.successor import FedBlock, Running, Successor
 from cluster.checkpoint.coordinator import Side
 from cluster.checkpoint.notes import NoNotes, Notes
-from cluster.checkpoint.restoring import can_follow
 from cluster.checkpoint.store import Manifest
+from cluster.deploy.beginning import Building
 from cluster.deploy.deployment import Deployment
 from cluster.deploy.kept_actors import kept_actors
 from cluster.feeding import FeedBlock
@@ -38,16 +39,14 @@ from cluster.ray_runtime import operator_reports
 from cluster.ray_session import is_started_here
 from cluster.session import Session
 from decopa.errors import DecoPaError, DeployError
-from decopa.planning.history import history_us, history_windows, uncertain_windows
+from decopa.planning.history import history_us, history_windows
 from decopa.planning.plan import Plan
 from decopa.planning.validate import check_structure
-from shuffler.routing.table import NOTHING_YET
+from shuffler.routing.table import END_OF_STREAM, NOTHING_YET
 
 _LOG = logging.getLogger("decopa")
 #: A plan that has not come nearer to the running one for so long is given up.
 PATIENCE_S = 60.0
-#: How long the stream may wait between two blocks for a new plan that is about to be level.
-_SHORT_WAIT_S = 0.01
 _LOOK_S = 0.005
 #: How long a stream that waits for its new plan waits for places, which others may hold for long.
 _PLACING_S = 2.0
@@ -229,9 +228,9 @@ class PlanChanges:
                 self._abandon(str(successor.failure), successor.failure)
             elif self._cutting.obstacle is not None:
                 self._abandon(self._cutting.obstacle)
-            elif successor.wants_states and self._cutting.can_cut:
+            elif self._cutting.can_cut and successor.can_take_states:
                 successor.take_states()
-            elif not tied and self._cutting.can_cut and successor.is_level(_SHORT_WAIT_S if successor.is_near else 0.0):
+            elif not tied and self._cutting.can_cut and successor.can_take_over:
                 self._cut(successor, request, began_s)
             elif successor.stuck_s > self._patience_s:
                 self._abandon(f"the new plan has not come nearer to the running one for {self._patience_s:.0f} s")
@@ -280,38 +279,42 @@ class PlanChanges:
             check_structure(plan)
             check_rows_only(plan, "a run whose plan may change")
             self._cutting.check(self._plan, plan)
-            history = self._history(plan, request.begin_us)
-            running = Running(self._session, self._cutting) if history is None else None
+            carried, history = self._seed(plan, request.begin_us)
             deployment, place = self._deploy(plan), self._session.place
-            if running is None:
-                deployment.absorb(reported(self._plan).keys() & reported(plan).keys())
-            successor = Successor(deployment, history or (), place, self._told, tuple(self._stopping), running)
+            built = frozenset(plan.keys) - carried
+            absorbing = reported(self._plan).keys() & reported(plan).keys() & built
+            deployment.build(Building(frozenset(absorbing), carried - with_sources(plan, built)))
+            running = Running(self._session, self._cutting, carried, not built) if carried else None
+            successor = Successor(deployment, history, place, self._told, tuple(self._stopping), running)
             self._successor = successor, request
         except DecoPaError as err:
             request.result.set_exception(err)
 
-    def _history(self, plan: Plan, begin_us: Mapping[str, int]) -> list[FedBlock] | None:
-        """The events that the plan is built from; None if it takes over what the units of the running plan hold."""
-        carries = not begin_us and may_carry(self._plan, plan)
+    def _seed(self, plan: Plan, begin_us: Mapping[str, int]) -> tuple[frozenset[str], list[FedBlock]]:
+        """The keys of the parts that take over what units of the running plan hold, and the events that the others are
+        built from, with all that these take matches from."""
+        everything, carried = frozenset(plan.keys), carried_parts(self._plan, plan)
         try:
-            history = self._events_for(plan, begin_us)
+            history = self._events_for(plan, begin_us, everything)
         except HistoryGone:
-            if not carries:
+            if not carried:
                 raise
-            return None
-        long_s = time.monotonic() - history[0].at_s if history else 0.0
-        return None if carries and long_s > self._carry_after_s else history
+        else:
+            long_s = time.monotonic() - history[0].at_s if history else 0.0
+            if not carried or long_s <= self._carry_after_s:
+                return frozenset(), history
+        return carried, self._events_for(plan, begin_us, with_sources(plan, everything - carried))
 
-    def _events_for(self, plan: Plan, begin_us: Mapping[str, int]) -> list[FedBlock]:
-        if self._ring is None:
-            if self._session.events:
-                raise HistoryGone(
-                    "the run has just been taken up, and no event is here that the plan could be built from"
-                )
-            return []
+    def _events_for(self, plan: Plan, begin_us: Mapping[str, int], keys: frozenset[str]) -> list[FedBlock]:
         reached_us = self._session.last_ts
-        parts = zip(plan.keys, plan.parts, strict=True)
-        earliest_us = min(begin_us.get(key, reached_us - history_us(Plan((part,)))) for key, part in parts)
+        parts = ((key, part) for key, part in zip(plan.keys, plan.parts, strict=True) if key in keys)
+        earliest_us = min(
+            (begin_us.get(key, reached_us - history_us(Plan((part,)))) for key, part in parts), default=END_OF_STREAM
+        )
+        if earliest_us > reached_us or not self._session.events:
+            return []
+        if self._ring is None:
+            raise HistoryGone("the run has just been taken up, and no event is here that the plan could be built from")
         return list(self._ring.since(earliest_us))
 
     def _cut(self, successor: Successor, request: _Request, began_s: float) -> None:
@@ -377,9 +380,3 @@ class PlanChanges:
         self._cutting.wanted = False
         self._later(successor.abandon)
         request.fail(f"the plan was not changed: {reason}", cause)
-
-
-def may_carry(old: Plan, new: Plan) -> bool:
-    """Whether units of the new plan can begin with what those of the old one hold. Where plans report a match at
-    different moments, nobody could tell from it which ones are out."""
-    return can_follow(old, new) and not any(uncertain_windows(part.query) for part in old.parts)

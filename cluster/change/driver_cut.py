@@ -24,7 +24,7 @@ from decopa.planning.plan import Plan
 @dataclass
 class _Cut:
     old: Deployment
-    new: Deployment
+    new: Side
     watermark_us: int
     #: Barriers and matches of both sides, by the call.
     calls: dict[Any, tuple[Deployment, str]]
@@ -114,7 +114,7 @@ class DriverCut:
     def cut(self, place: StreamPlace, watermark_us: int, new: Side) -> list[Any]:
         self._number += 1
         old, self._deployment = self._deployment, new.deployment
-        pending = _Cut(old, new.deployment, watermark_us, {})
+        pending = _Cut(old, new, watermark_us, {})
         for side in (old, new.deployment):
             for name, shuffler in side.shufflers.items():
                 pending.calls[shuffler.barrier.remote(self._number, watermark_us)] = side, name
@@ -142,12 +142,14 @@ class DriverCut:
         return self._pending is None and self._asked is None
 
     def _take_up(self, pending: _Cut) -> None:
-        results: dict[int, dict[str, Any]] = {id(pending.old): {}, id(pending.new): {}}
+        sides = pending.old, pending.new.deployment
+        results: dict[int, dict[str, Any]] = {id(side): {} for side in sides}
         for call, (side, name) in pending.calls.items():
             results[id(side)][name] = side.result(call, name)
-        old, new = (side.topology.by_key(results[id(side)]) for side in (pending.old, pending.new))
-        queries = reported(pending.old.topology.plan) | reported(pending.new.topology.plan)
-        self._earlier = matches_at_cut(joined(self._earlier, old), new, queries, pending.watermark_us)
+        old, new = (side.topology.by_key(results[id(side)]) for side in sides)
+        queries = reported(sides[0].topology.plan) | reported(sides[1].topology.plan)
+        before, new = joined(self._earlier, old), joined(pending.new.found, new)
+        self._earlier = matches_at_cut(before, new, queries, pending.watermark_us)
         self._pending = None
 
     def add(self, found: Mapping[str, pa.Table]) -> None:

@@ -26,7 +26,6 @@ from cluster.deploy.deployment import ActorLost, Deployment
 from cluster.feeding import FeedBlock
 from cluster.session import Session
 from decopa.errors import DecoPaError
-from decopa.planning.history import history_us
 from decopa.planning.plan import Plan, QueryPlan
 from decopa.planning.workload.packed import packed
 from shuffler.routing.table import NOTHING_YET
@@ -46,7 +45,7 @@ class _Asked:
     tries: int = 0
     #: The change of plan, if it needs one.
     made: Future[Switched] | None = None
-    #: When it takes effect, where that is known before the cut.
+    #: When it takes effect, where that is known before the cut; NOTHING_YET is the beginning of the stream.
     at_us: int | None = None
     #: The number of changes once it was made; 0 until then.
     changes: int = 0
@@ -208,18 +207,14 @@ class RuleChanges(PlanChanges):
                 asked.result.set_exception(err)
 
     def _may_begin(self, asked: _Asked) -> bool:
-        """Whether checkpoints can be written, and the last events are here, of which a driver that has just taken the
-        run up has none: they come with time."""
+        """Whether checkpoints can be written, and the last events are here that a new rule looks back to: a driver that
+        has just taken the run up has none, they come with time."""
         if self._cutting.obstacle is not None:
             return False
-        if asked.change.do == "remove" or not self._is_taken_up:
+        change = asked.change
+        if change.query is None or change.sees == "new" or not self._is_taken_up:
             return True
-        if self._ring is None:
-            return False
-        reach_us = history_us(self._plan)
-        if asked.change.query is not None and asked.change.sees == "window":
-            reach_us = max(reach_us, Version(asked.change.query).reach_us)
-        return self._session.last_ts - reach_us > self._gone_us
+        return self._ring is not None and self._session.last_ts - Version(change.query).reach_us > self._gone_us
 
     def _start(self, asked: _Asked) -> None:
         reached_us, change, before = self.reached_us, asked.change, self.rules.book
@@ -233,7 +228,7 @@ class RuleChanges(PlanChanges):
         book = change.made_in(before, at_us)
         parts, begin_us = wanted_parts(self._plan, before, book, reached_us, self._parts_of)
         self._under_way = asked
-        asked.at_us = at_us
+        asked.at_us = NOTHING_YET if at_us is None else at_us
         if parts is None:
             self._adopt(asked, book, self._notes)
             self._cutting.urgent = True
@@ -256,8 +251,9 @@ class RuleChanges(PlanChanges):
         asked = self._under_way
         notes = self._notes_of(self.rules)
         if asked is not None and asked.made is result:
-            at_us = watermark_us + 1 if asked.at_us is None and self.events else asked.at_us
-            self._adopt(asked, asked.change.made_in(self.rules.book, at_us), notes)
+            at_us = watermark_us + 1 if asked.at_us is None else asked.at_us
+            book = asked.change.made_in(self.rules.book, None if at_us == NOTHING_YET else at_us)
+            self._adopt(asked, book, notes)
         self._notes = notes  # the last checkpoint of the old plan still has the old ones
         return replace(side, notes=notes)
 

@@ -32,6 +32,15 @@ def staying_parts(old: Plan, new: Plan) -> tuple[frozenset[str], frozenset[str]]
     return kept, stay - kept
 
 
+def carried_parts(old: Plan, new: Plan) -> frozenset[str]:
+    """The keys of the parts, with what they view, that processes of the new plan can begin with as units of the old one
+    hold them."""
+    kept, alike = staying_parts(old, new)
+    parts = zip(new.keys, new.parts, strict=True)
+    fit = {key for key, part in parts if part.slices == 1 and not uncertain_windows(part.query)} & (kept | alike)
+    return frozenset(key for key in fit if with_sources(new, frozenset({key})) <= fit)
+
+
 def dealt_out(old: Plan, new: Plan, keys: Collection[str], held: Mapping[str, PartState]) -> dict[str, PartState]:
     """What some parts hold, on other numbers of units, which begin to count."""
     before, after = (dict(zip(plan.keys, Topology(plan).routing, strict=True)) for plan in (old, new))

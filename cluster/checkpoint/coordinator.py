@@ -67,13 +67,14 @@ class Published:
 
 @dataclass(frozen=True)
 class Side:
-    """A plan (as JSON) that runs, its actors, who knows whether a node that they are on is about to leave, and what is
-    kept in its checkpoints beside."""
+    """A plan (as JSON) that runs, its actors, who knows whether a node that they are on is about to leave, what is kept
+    in its checkpoints beside, and matches that it found while it was built and that its sinks have no more."""
 
     deployment: Deployment
     plan: str
     leaving: Callable[[], str | None] = lambda: None
     notes: Notes = field(default_factory=NoNotes)
+    found: Mapping[str, pa.Table] = field(default_factory=dict)
 
 
 @dataclass
@@ -259,6 +260,8 @@ class Coordinator:
                 failure = err
         topology, muted = deployment.topology, pending.muted or ()
         found = topology.by_key({name: results[name] for name in deployment.sinks})
+        if pending.muted is not None:
+            found = joined(pending.side.found, found)
         tables = joined(
             self._unpublished, {key: table.slice(0, 0) if key in muted else table for key, table in found.items()}
         )

@@ -22,7 +22,8 @@ from cluster.checkpoint.notes import NoNotes, Notes
 from cluster.checkpoint.output import MatchOutput
 from cluster.checkpoint.restoring import can_follow, restored, snapshot_of
 from cluster.checkpoint.store import CheckpointStore, Manifest
-from cluster.deploy.deployment import ActorLost, Deployment, Restored
+from cluster.deploy.beginning import Restored
+from cluster.deploy.deployment import ActorLost, Deployment
 from cluster.deploy.draining import DrainWatch
 from cluster.deploy.kept_actors import keeping_replaced_actors
 from cluster.deploy.placement import NoRoom, without_lost_pins

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from actors.state.codec import UnitsCodec, UnitsState, decode_shuffler, part_key
 from actors.state.host import decode_host, encode_host
 from actors.state.migrate import may_rescale, rescale, rescale_feeders
 from cluster.checkpoint.store import CheckpointStore, Manifest
-from cluster.deploy.deployment import Restored
+from cluster.deploy.beginning import Restored
 from cluster.session import StreamPlace
 from decopa.errors import CheckpointError
 from decopa.planning.plan import Plan
@@ -56,33 +56,50 @@ def restored(snapshot: Snapshot, topology: Topology, form: EventFormat, *, count
             for name, key in zip(topology.shuffler_names, topology.shuffler_keys, strict=True)
         }
         return Restored(units, feeders)
-    return _rescaled(saved, topology, form, payloads, counted=counted)
-
-
-def _rescaled(
-    old: Topology, new: Topology, form: EventFormat, payloads: Mapping[str, bytes], *, counted: bool
-) -> Restored:
-    if sorted(old.titles) != sorted(new.titles):
+    if sorted(saved.titles) != sorted(topology.titles):
         raise CheckpointError("the checkpoint is of other queries; go on with those")
-    shufflers = [
-        decode_shuffler(old.routing, payloads[name], name, verified=True, keys=old.titles) for name in old.shuffler_keys
-    ]
-    saved: dict[str, list[Any]] = {key: [] for key in old.titles}
-    for process in old.units:
-        for content in decode_host(payloads[process.name], f"the checkpoint of {process.name}", verified=True):
-            saved[part_key(content, process.name, old.titles)].append(content)
+    return _dealt({key: _Held(saved, payloads) for key in topology.titles}, topology, form, counted=counted)
+
+
+def joined(
+    carried: Snapshot, keys: Collection[str], built: Snapshot, topology: Topology, form: EventFormat
+) -> Restored:
+    """What every process of a plan begins with where the parts with these keys are `carried` over from one that ran,
+    and the others were `built`. Both snapshots are of one place in the stream; what was counted is nobody's."""
+    ran, made = (_Held(one.topology, one.read()) for one in (carried, built))
+    return _dealt({key: ran if key in keys else made for key in topology.titles}, topology, form, counted=False)
+
+
+class _Held:
+    """What processes held, by parts."""
+
+    def __init__(self, topology: Topology, payloads: Mapping[str, bytes]) -> None:
+        self.topology, keys = topology, topology.titles
+        self.shufflers = [
+            decode_shuffler(topology.routing, payloads[name], name, verified=True, keys=keys)
+            for name in topology.shuffler_keys
+        ]
+        self.units: dict[str, list[Any]] = {key: [] for key in keys}
+        for process in topology.units:
+            for content in decode_host(payloads[process.name], f"the checkpoint of {process.name}", verified=True):
+                self.units[part_key(content, process.name, keys)].append(content)
+
+
+def _dealt(found: Mapping[str, _Held], new: Topology, form: EventFormat, *, counted: bool) -> Restored:
+    """What the processes of a plan hold if its parts come from these, by their keys."""
     dealt: dict[int, bytes] = {}
     feeders: list[tuple[Any, ...]] = [() for _ in range(new.shufflers)]
     for part, after in enumerate(new.routing):
         key = new.titles[part]
-        place = old.titles.index(key)
-        before, strings = old.routing[place], StringPool()
+        held = found[key]
+        place = held.topology.titles.index(key)
+        before, strings = held.topology.routing[place], StringPool()
         bound = bind(after.plan.query, form.schema)
         codec = UnitsCodec(before, bound, strings, key=key, place=place)
-        groups = [codec.decode(one, f"the checkpoint of {key}", verified=True).group for one in saved[key]]
+        groups = [codec.decode(one, f"the checkpoint of {key}", verified=True).group for one in held.units[key]]
         state = UnitsState(key, 0, rescale(before, after, groups, counted=counted))
         dealt[part] = UnitsCodec(after, bound, strings, key=key, place=part).encode(state)
-        more = rescale_feeders(before, after, [shuffler.feeders[place] for shuffler in shufflers])
+        more = rescale_feeders(before, after, [shuffler.feeders[place] for shuffler in held.shufflers])
         feeders = [(*mine, one) for mine, one in zip(feeders, more, strict=True)]
     units = {process.name: encode_host([dealt[part] for part in new.held_by(process)]) for process in new.units}
     return Restored(units, dict(zip(new.shuffler_names, feeders, strict=True)))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import ray
@@ -16,6 +15,7 @@ from actors.emulation import Emulation
 from actors.group import Limits
 from actors.ray_unit import UNIT_CLASSES, Sink, SinkSetup, SinkStatus, StateStore, UnitSetup, UnitStatus
 from actors.sinks.outlet import OutletSpec
+from cluster.deploy.beginning import Building, Restored
 from cluster.deploy.kept_actors import Ensemble, kept_actors
 from cluster.deploy.living import LOSSES, living
 from cluster.deploy.placement import Places, alive_nodes
@@ -28,7 +28,6 @@ from decopa.planning.roles import Rule
 from shuffler.exchange.ray_links import PeerFailed
 from shuffler.exchange.ray_shell import as_actor
 from shuffler.exchange.ray_shuffler import Shuffler, ShufflerSetup, ShufflerStatus
-from shuffler.routing.feeder import FeederState
 from shuffler.routing.topology import Topology, UnitProcess
 from shuffler.rows.events import EventFormat
 
@@ -47,14 +46,6 @@ class ActorLost(DeployError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ActorLost, (str(self), self.process)
-
-
-@dataclass(frozen=True)
-class Restored:
-    """What processes held at a checkpoint, by name: units as bytes, shufflers as their feeders' states."""
-
-    units: Mapping[str, bytes]
-    shufflers: Mapping[str, tuple[FeederState, ...]]
 
 
 class Deployment:
@@ -76,8 +67,7 @@ class Deployment:
         self._outlet = outlet
         self.topology, self._form, self._limits, self._options = topology, form, limits, options
         self._attempt, self._store, self._restored = attempt, store, restored or Restored({}, {})
-        #: The keys of parts that are built from events of which all matches are out.
-        self._absorbing: frozenset[str] = frozenset()
+        self._building = Building()
         self._places: Places | None = None
         self._namespace = f"decopa-{uuid.uuid4().hex[:12]}"
         self.sinks: dict[str, Any] = {}
@@ -159,17 +149,16 @@ class Deployment:
         if not self._places.intact:
             return False
         self._watches = {}
-        self._attempt, self._restored, self._absorbing = attempt, restored or Restored({}, {}), frozenset()
+        self._attempt, self._restored, self._building = attempt, restored or Restored({}, {}), Building()
         self._renew(living(self.actors))
         return True
 
-    def absorb(self, keys: Collection[str]) -> None:
-        """Actors that are started after this take these parts for such as are built from events of which another plan
-        has found all matches, until their first barrier."""
-        self._absorbing = frozenset(keys)
+    def build(self, building: Building) -> None:
+        """Actors that are started after this begin like that."""
+        self._building = building
 
     def begin_with(self, restored: Restored) -> None:
-        """The actors, which are up and have done nothing, begin with what others held."""
+        """The actors, which are up, forget what they did and begin with what they or others held."""
         if not self.renew(self._attempt, restored):
             raise DeployError("a place of the plan was lost")
 
@@ -196,7 +185,7 @@ class Deployment:
             sink = SinkSetup(name, topology, self._form, self._limits, self._attempt, options.metrics, self._outlet)
             self.sinks[name] = actor(name, as_actor(Sink), sink, self._places.sink_options(name))
         # Receivers first, since senders are given their handles.
-        for process in receivers_first(topology):
+        for process in topology.receivers_first():
             name = process.name
             unit = self._unit_setup(process)
             self.units[name] = actor(
@@ -216,6 +205,7 @@ class Deployment:
                 self._attempt,
                 options.metrics,
                 self._restored.shufflers.get(name),
+                self._building.silent,
             )
             self.shufflers[name] = actor(name, as_actor(Shuffler), shuffler, self._places.options(name))
         for call, name in resets.items():  # before anything else is asked, or it would be told of the attempt before
@@ -239,10 +229,10 @@ class Deployment:
             is_interpreted(),
             self._attempt,
             options.metrics,
-            self._store,
+            None if self._building.silent else self._store,
             self._restored.units.get(process.name),
             self._outlet,
-            self._absorbing,
+            self._building.absorbing,
         )
 
     def _emulated_capacity(self, name: str) -> Capacity | None:
@@ -332,7 +322,7 @@ class Deployment:
 
     def senders_first(self) -> list[str]:
         """The units' processes, each after all that send to it."""
-        return [process.name for process in reversed(receivers_first(self.topology))]
+        return [process.name for process in reversed(self.topology.receivers_first())]
 
     def process_start_s(self) -> float:
         """How long it took until the last process of this attempt was there, with all that it imports."""
@@ -391,22 +381,6 @@ class Deployment:
         if self._places is not None:
             self._places.release()
             self._places = None
-
-
-def receivers_first(topology: Topology) -> list[UnitProcess]:
-    by_name = topology.process_of
-    done: dict[str, UnitProcess] = {}
-
-    def add(name: str) -> None:
-        if name in done or name not in by_name:
-            return
-        for target in topology.outgoing(name):
-            add(target)
-        done[name] = by_name[name]
-
-    for name in by_name:
-        add(name)
-    return list(done.values())
 
 
 def _first_line(error: Exception) -> str:

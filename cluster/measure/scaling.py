@@ -21,7 +21,7 @@ from ray.exceptions import RayError
 from actors.group import Limits
 from actors.latency import LatencyHistogram, LatencySummary
 from actors.ray_unit import UnitStatus
-from cluster.deploy.deployment import Deployment, receivers_first
+from cluster.deploy.deployment import Deployment
 from cluster.deploy.placement import own_address
 from cluster.feeding import FeedBlock, pack_block
 from cluster.measure.machines import MachineLoad, MachineMeters, loads_between
@@ -282,7 +282,7 @@ class RateTest:
 def _hops(topology: Topology) -> int:
     """Messages on the longest way from a shuffler to a sink."""
     below: dict[str, int] = {}
-    for process in receivers_first(topology):
+    for process in topology.receivers_first():
         below[process.name] = 1 + max((below.get(target, 0) for target in topology.outgoing(process.name)), default=0)
     return 1 + max(below.values(), default=0)
 

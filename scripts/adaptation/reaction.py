@@ -26,11 +26,12 @@ from decopa.report.table import markdown_table
 from scripts.adaptation import load
 from scripts.adaptation.offered import Offered, Pace, followed, stream
 
-#: Events a second before and after; the cheapest plan joins the rarest two types first.
-_OTHERS = {"B": 680.0, "C": 540.0}
-_FEW, _MANY = 390.0, 780.0
+#: Events a second before and after. The plan that joins C with the rarer one of A and B first sustains 1.41 times as
+#: much as the other one, both ways: few partial matches reach the last join, so that the first one decides.
+_OTHERS = {"B": 608.0, "C": 580.0}
+_FEW, _MANY = 430.0, 860.0
 _WINDOW_S = 5.0
-_SELECTIVITY = 0.001
+_SELECTIVITIES = {"AB": 0.1, "AC": 1e-4, "BC": 1e-4}
 #: Comparing decides about plans, and no unit is the limit.
 _CAPACITY = Capacity.per_second(1e9, 1e8)
 #: How long the stream goes on after the change.
@@ -48,8 +49,12 @@ class Reaction:
 
 
 def query_text() -> str:
-    near = 1 - math.sqrt(1 - _SELECTIVITY)
-    conditions = f"abs(a.x - b.x) < {near!r} AND abs(b.y - c.y) < {near!r} AND abs(a.z - c.z) < {near!r}"
+    near = {pair: 1 - math.sqrt(1 - share) for pair, share in _SELECTIVITIES.items()}
+    attributes = zip(near.items(), "xzy", strict=True)
+    conditions = " AND ".join(
+        f"abs({one}.{attribute} - {other}.{attribute}) < {distance!r}"
+        for ((one, other), distance), attribute in attributes
+    ).lower()
     return f"QUERY reaction PATTERN SEQ(A a, B b, C c) WHERE {conditions} WITHIN {_WINDOW_S:.0f} s"
 
 
@@ -60,7 +65,7 @@ def per_window(a_per_s: float) -> dict[str, float]:
 def another_split(number: int, calm_s: float, units: int) -> Reaction | None:
     """A run in which the rate of A doubles or halves; None if no change was made."""
     before, after = (_FEW, _MANY) if number % 2 == 0 else (_MANY, _FEW)
-    pairs = tuple(PairSelectivity(one, other, _SELECTIVITY) for one, other in ("AB", "AC", "BC"))
+    pairs = tuple(PairSelectivity(*pair, share) for pair, share in _SELECTIVITIES.items())
     known = Statistics(round(1e6 * _WINDOW_S), per_window(before), pairs)
     phases = [(calm_s / _WINDOW_S, per_window(before)), (_AFTER_S / _WINDOW_S, per_window(after))]
     offered = Offered(stream(_WINDOW_S, phases, number), Pace.steady(1.0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,7 +40,8 @@ class ReplayStart:
 class ShufflerNode:
     """Shuffler `number` of a topology. Events must come in time order; every block says where in the stream it is.
 
-    `mark` gets (ts, time of arrival) pairs: an event has arrived when it was due, or when its batch was taken up.
+    `mark` gets (ts, time of arrival) pairs: an event has arrived when it was due, or when its batch was taken up. The
+    parts of the keys in `silent` get nothing.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class ShufflerNode:
         clock: Clock,
         sleep: Callable[[float], None],
         state: tuple[FeederState, ...] | None = None,
+        silent: Collection[str] = (),
     ) -> None:
         self.name = topology.shuffler_names[number]
         self._replay, self._batch_size, self._policy = replay, batch_size, policy
@@ -69,7 +71,8 @@ class ShufflerNode:
         bounds = [codecs.bound(part) for part in parts]
         self._attributes = needed_attributes(bounds, form.schema)
         self._window_us = max((bound.query.window_us for bound in bounds), default=0)
-        self._feeder = WorkloadFeeder(topology.routing, bounds, self._converter.strings, number=number)
+        quiet = [topology.titles.index(key) for key in silent]
+        self._feeder = WorkloadFeeder(topology.routing, bounds, self._converter.strings, number=number, silent=quiet)
         if state is not None:
             self._feeder.restore(state)
         self.outbox = Outbox(self.name, topology, codecs.codec, send=send, policy=policy, clock=clock)

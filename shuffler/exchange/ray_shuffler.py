@@ -42,6 +42,7 @@ class ShufflerSetup:
     attempt: int = 0
     metrics: bool = True
     state: tuple[FeederState, ...] | None = None
+    silent: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,7 @@ class Shuffler(Shell):
                 clock=self._clock,
                 sleep=self._sleep,
                 state=setup.state,
+                silent=setup.silent,
             )
         metrics = ShufflerMetrics(name, setup.topology, self._links, self._status)
         self._metrics = Publisher(metrics.show) if setup.metrics else None

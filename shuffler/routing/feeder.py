@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -138,6 +138,7 @@ class WorkloadFeeder:
     A part of a large workload hears of watermarks when it gets rows, or when it is a window behind: what it keeps is
     bounded, and no match depends on when it hears of one. A part with NOT always hears of them, since matches wait for
     them there. A part that shares nothing and got no rows for a window keeps nothing any more, and hears of none.
+    `silent` parts get nothing at all: what they hold comes from elsewhere.
 
     What it yields is for the part and the copy that come with it.
     """
@@ -150,15 +151,16 @@ class WorkloadFeeder:
         *,
         number: int = 0,
         unsplit: UnsplitReader | None = None,
+        silent: Collection[int] = (),
     ) -> None:
-        self._unsplit = unsplit
+        self._unsplit, self._silent = unsplit, frozenset(silent)
         self._feeders = [
             LeafFeeder(table.plan, bound, strings, routing=table, number=number)
             for table, bound in zip(routing, bounds, strict=True)
         ]
         self._takers: dict[str, list[int]] = {}
         for part, feeder in enumerate(self._feeders):
-            for event_type in feeder.event_types:
+            for event_type in feeder.event_types if part not in self._silent else ():
                 self._takers.setdefault(event_type, []).append(part)
         prompt = len(bounds) <= FEW_PARTS
         patience = [0 if prompt or one.query.negations else one.query.window_us for one in bounds]
@@ -239,6 +241,8 @@ class WorkloadFeeder:
 
     def _tell(self, parts: Sequence[int], watermark_us: int) -> Iterator[tuple[int, int, Delivery]]:
         for part in parts:
+            if part in self._silent:
+                continue
             self._told_us[part] = watermark_us
             if self._unsplit is not None and part in self._unsplit.unsplit_parts:
                 yield from self._split(part, self._unsplit.release(part))

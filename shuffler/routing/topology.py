@@ -173,6 +173,21 @@ class Topology:
     def process_of(self) -> dict[str, UnitProcess]:
         return {process.name: process for process in self.units}
 
+    def receivers_first(self) -> list[UnitProcess]:
+        """The processes that host units, each after all that it sends to."""
+        done: dict[str, UnitProcess] = {}
+
+        def add(name: str) -> None:
+            if name in done or name not in self.process_of:
+                return
+            for target in self.outgoing(name):
+                add(target)
+            done[name] = self.process_of[name]
+
+        for name in self.process_of:
+            add(name)
+        return list(done.values())
+
     @cached_property
     def home(self) -> dict[HostedUnit, str]:
         """The name of the process that hosts a unit."""

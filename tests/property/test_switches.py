@@ -29,6 +29,11 @@ from tests.support.switching import Cut, Side, SwitchingCluster
 SCHEDULES = 15
 
 
+def first_of_one_and_rest_of_other(one: Plan, other: Plan) -> Plan:
+    """A plan that shares parts with both, so that some parts stay and others are built."""
+    return Plan((*one.parts[:1], *other.parts[1:]))
+
+
 def check_schedules(count: int, *, checkpoints: bool) -> Counter[str]:
     tried: Counter[str] = Counter()
 
@@ -40,7 +45,7 @@ def check_schedules(count: int, *, checkpoints: bool) -> Counter[str]:
         assume(not checkpoints or not any(map(uncertain_windows, query.branches)))
         events = data.draw(st.one_of(streams(query), long_streams(query, max_repeats=4), long_streams(query)))
         drawn = [data.draw(plans(query)) for _ in range(2)]
-        several = [*drawn, data.draw(rescaled(drawn[1]))]
+        several = [*drawn, data.draw(rescaled(drawn[1])), first_of_one_and_rest_of_other(*drawn)]
         shufflers, seed = data.draw(st.integers(1, 3)), data.draw(st.integers(0, 2**16))
         note(f"{query}\n{several}")
         with interpreted():

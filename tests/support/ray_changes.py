@@ -106,16 +106,18 @@ class Asking(PlanChanges):
             self._session.replay_from_here(self._session.last_ts, Replay())
 
 
-def plain_run(trace: Path, changes: PlanChanges, replay: Replay, block_rows: int = BLOCK_ROWS) -> pa.Table:
+def plain_run(
+    trace: Path, changes: PlanChanges, replay: Replay, block_rows: int = BLOCK_ROWS, query: str = QUERY
+) -> pa.Table:
     options = RayOptions(replay=replay, metrics=False, shufflers=2)
     source = TraceBlocks(open_trace(trace), block_rows)
     found = ChangingRayRuntime(changes.plan, source, changes, limits=Limits(), options=options).run()
-    return result_table(as_workload(QUERY), found.matches)
+    return result_table(as_workload(query), found.matches)
 
 
-def checkpointed_run(trace: Path, folder: Path, changes: PlanChanges) -> CheckpointedRun:
+def checkpointed_run(trace: Path, folder: Path, changes: PlanChanges, query: str = QUERY) -> CheckpointedRun:
     """Begins a run in a folder, or takes it up, as `decopa resume` does: with the plan of the last checkpoint."""
-    queries, location = as_workload(QUERY), str(folder / "checkpoints")
+    queries, location = as_workload(query), str(folder / "checkpoints")
     manifest = CheckpointStore(location).latest_manifest()
     return CheckpointedRuntime(
         changes.plan if manifest is None else Plan.from_json(manifest.plan),

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 
 from cluster.change.cut import ending_in
 from cluster.change.history import HistoryGone
 from cluster.change.rule_notes import KeptRules, KeptState
+from cluster.change.staying import with_sources
 from cluster.change.versions import BookChange, RuleBook, RuleError, Version, opening_plan, version_parts, wanted_parts
 from cluster.matches import joined
 from decopa.planning.history import history_us
@@ -42,7 +44,7 @@ def parts_of(version: Version) -> tuple[QueryPlan, ...]:
 class RulingCluster(SwitchingCluster):
     """Begins with the first two of some rules; changes draw from all of them."""
 
-    odds: Mapping[str, float] = {**SwitchingCluster.odds, "change": 0.1, "crash": 0.015, "lose": 0.01, "feed": 0.12}
+    odds: Mapping[str, float] = {**SwitchingCluster.odds, "change": 0.1, "crash": 0.015, "lose": 0.01, "feed": 0.06}
 
     def __init__(
         self, rules: Sequence[Query], events: pa.Table, *, hosts: int, shufflers: int, chaos: Random, crashes: int
@@ -101,17 +103,16 @@ class RulingCluster(SwitchingCluster):
             self.done[change.do] += 1
             return
         plan = packed(parts, self._hosts)
+        carried = self._carried(plan)
+        needed = with_sources(plan, frozenset(plan.keys) - carried)
         try:
-            history = self._kept_for(plan, begin_us) if self._block else []
+            history = self._kept_for(plan, begin_us, needed) if self._block else []
         except HistoryGone:
             self.done["waited"] += 1
             return
         decided = change.sees == "new" or change.at_us is not None or reached_us is None
         self._asked = Asked(change, at_us if decided else None, book if decided else None)
-        self._generation += 1
-        self._new = Side(self, plan, self._generation, self._attempt, follows=self.running.plan)
-        self._new.waiting.extend(history)
-        self.done["begun"] += 1
+        self._build(plan, carried, history)
 
     def _drawn(self, reached_us: int | None) -> BookChange:
         chaos = self.chaos
@@ -127,11 +128,13 @@ class RulingCluster(SwitchingCluster):
             return BookChange("remove", name, None, at_us)
         return BookChange("replace", name, chaos.choice(self._rules), at_us, chaos.choice(("window", "new")))
 
-    def _kept_for(self, plan: Plan, begin_us: Mapping[str, int]) -> list[int]:
+    def _kept_for(self, plan: Plan, begin_us: Mapping[str, int], keys: frozenset[str]) -> list[int]:
+        each = ((key, part) for key, part in zip(plan.keys, plan.parts, strict=True) if key in keys)
+        earliest_us = min(begin_us.get(key, self._last_us - history_us(Plan((part,)))) for key, part in each)
+        if earliest_us > self._last_us:
+            return []
         if self._ring is None:
             raise HistoryGone
-        each = zip(plan.keys, plan.parts, strict=True)
-        earliest_us = min(begin_us.get(key, self._last_us - history_us(Plan((part,)))) for key, part in each)
         return list(self._ring.since(earliest_us))
 
     def _lose(self) -> None:
@@ -150,9 +153,10 @@ class RulingCluster(SwitchingCluster):
         if not super()._may_feed():
             return False
         asked = self._asked
-        if asked is None or self._new is None or asked.change.do != "replace" or asked.at_us is None:
+        if asked is None or self._new is None or asked.change.do != "replace" or asked.book is None:
             return True
-        if self._block == len(self._blocks) or self._times[self._block][1] < asked.at_us:
+        at_us = NOTHING_YET if asked.at_us is None else asked.at_us
+        if self._block == len(self._blocks) or self._times[self._block][1] < at_us:
             return True
         if self._is_tied:  # refused: plans cannot be cut here
             self._lose()
@@ -185,9 +189,9 @@ class RulingCluster(SwitchingCluster):
 
     # ------------------------------------------------------------- cuts and checkpoints
 
-    def _begin(self, side: Side, watermark_us: int, *, muted: bool = False, wanted_by: Plan | None = None) -> None:
+    def _begin(self, side: Side, watermark_us: int, **how: Any) -> None:
         self._books[self._number + 1] = KeptRules(self.book, reached_us=self._last_us if self._block else None)
-        super()._begin(side, watermark_us, muted=muted, wanted_by=wanted_by)
+        super()._begin(side, watermark_us, **how)
 
     def _complete_what_is(self) -> None:
         while self._pending and self._pending[0].complete:
@@ -198,6 +202,7 @@ class RulingCluster(SwitchingCluster):
                 self._retiring = None
                 self.done["completed"] += 1
             self._committed(cut)
+            self._answer(cut)
 
     def _committed(self, cut: Cut) -> None:
         self._complete = cut

@@ -20,10 +20,11 @@ from actors.group import Limits
 from actors.node import SinkNode, UnitNode
 from actors.state.codec import ShufflerState, encode_shuffler
 from cluster.change.cut import matches_at_cut, reported
-from cluster.change.deployed import may_carry
 from cluster.change.history import BlockRing, HistoryGone
+from cluster.change.staying import carried_parts, with_sources
 from cluster.checkpoint.restoring import Snapshot, restored
-from cluster.deploy.deployment import Restored
+from cluster.checkpoint.restoring import joined as joined_states
+from cluster.deploy.beginning import Building, Restored
 from cluster.matches import joined
 from cluster.session import StreamPlace
 from decopa.planning.history import history_us
@@ -55,8 +56,11 @@ class Cut:
     events: int
     watermark_us: int
     muted: bool = False
-    #: The plan that wants to begin with what units hold here.
+    #: The plan that wants to begin with what units hold here, and whether it is built from events in part.
     wanted_by: Plan | None = None
+    joins: bool = False
+    #: What the side found before it took over states of others, and its sinks have no more.
+    found: Mapping[str, pa.Table] = field(default_factory=dict)
     units: dict[str, bytes] = field(default_factory=dict)
     shufflers: dict[str, tuple[FeederState, ...]] = field(default_factory=dict)
     matches: dict[str, tuple[pa.Table, ...]] = field(default_factory=dict)
@@ -83,7 +87,16 @@ class Cut:
     @property
     def tables(self) -> dict[str, pa.Table]:
         """The matches before the cut, by the keys of their parts."""
-        return self.side.topology.by_key(self.matches)
+        return joined(self.found, self.side.topology.by_key(self.matches))
+
+
+@dataclass
+class Joining:
+    """A new side that builds some parts and takes over the `carried` ones; what both held once they were level."""
+
+    carried: frozenset[str]
+    ran: Cut | None = None
+    made: Cut | None = None
 
 
 class Side:
@@ -96,9 +109,9 @@ class Side:
         generation: int,
         attempt: int,
         saved: Restored | None = None,
-        follows: Plan | None = None,
+        building: Building | None = None,
     ) -> None:
-        """`follows` is the plan whose matches it finds again while it is built."""
+        building = building or Building()
         self.cluster, self.generation, self.attempt = cluster, generation, attempt
         self.topology = topology = Topology(plan, cluster.shufflers)
         chaos, form = cluster.chaos, cluster.form
@@ -130,7 +143,7 @@ class Side:
                 attempt=attempt,
                 cut=partial(cluster.unit_cut, self, process.name),
                 state=saved.units[process.name] if saved else None,
-                absorbing=() if follows is None else reported(follows).keys() & reported(plan).keys(),
+                absorbing=building.absorbing,
             )
             for process in topology.units
         }
@@ -147,6 +160,7 @@ class Side:
                 clock=cluster.clock,
                 sleep=lambda seconds: None,
                 state=saved.shufflers[name] if saved else None,
+                silent=building.silent,
             )
             for number, name in enumerate(topology.shuffler_names)
         ]
@@ -183,6 +197,7 @@ class SwitchingCluster:
 
     #: How likely each thing is, if it can happen; a message is delivered otherwise.
     odds: Mapping[str, float] = {
+        "join": 0.4,
         "crash": 0.018,
         "checkpoint": 0.06,
         "change": 0.16,
@@ -254,6 +269,9 @@ class SwitchingCluster:
         self._last_us = saved.watermark_us if saved else NOTHING_YET
         self._ring: BlockRing[int] | None = None
         self._ended = False
+        self._joining: Joining | None = None
+        #: What the side that is built found before it was joined.
+        self._found: Mapping[str, pa.Table] = {}
 
     def _may_crash(self) -> bool:
         return self._crashes > 0
@@ -277,20 +295,73 @@ class SwitchingCluster:
 
     def _change(self) -> None:
         plan = self.chaos.choice(self._plans)
-        if may_carry(self.running.plan, plan) and not self._pending and self.chaos.random() < 0.7:
-            self._begin(self.running, NOTHING_YET, wanted_by=plan)
-            return
+        everything, carried = frozenset(plan.keys), self._carried(plan)
+        if carried == everything:
+            if not self._pending:
+                self._begin(self.running, NOTHING_YET, wanted_by=plan)
+                return
+            carried = frozenset()
         history: list[int] = []
         if self._block:
             try:
-                history = self._kept(plan)
+                history = self._kept(plan, with_sources(plan, everything - carried))
             except HistoryGone:
                 self.done["refused"] += 1
                 return
+        self._build(plan, carried, history)
+
+    def _carried(self, plan: Plan) -> frozenset[str]:
+        """The parts that take over what the running plan holds, most of the time."""
+        return carried_parts(self.running.plan, plan) if self.chaos.random() < 0.7 else frozenset()
+
+    def _build(self, plan: Plan, carried: frozenset[str], history: Sequence[int]) -> None:
         self._generation += 1
-        self._new = Side(self, plan, self._generation, self._attempt, follows=self.running.plan)
+        built = frozenset(plan.keys) - carried
+        absorbing = reported(self.running.plan).keys() & reported(plan).keys() & built
+        building = Building(frozenset(absorbing), carried - with_sources(plan, built))
+        self._new = Side(self, plan, self._generation, self._attempt, building=building)
         self._new.waiting.extend(history)
+        self._joining, self._found = Joining(carried) if carried else None, {}
         self.done["begun"] += 1
+
+    def _may_join(self) -> bool:
+        """Whether what the new side builds is level with the running one, so that both can tell what they hold."""
+        joining, new = self._joining, self._new
+        if joining is None or joining.made is not None or new is None or new.waiting or self._pending:
+            return False
+        return not self._ended
+
+    def _join(self) -> None:
+        assert self._joining is not None and self._new is not None
+        self._joining.made = Cut(0, self._new, self._block, self._ordinals[self._block], NOTHING_YET)
+        self._new.barrier(self._joining.made)
+        self._begin(self.running, NOTHING_YET, wanted_by=self._new.plan, joins=True)
+
+    def _take_joined(self) -> None:
+        """Once both sides have told what they hold, the new one begins with it."""
+        joining, new = self._joining, self._new
+        if joining is None or joining.ran is None or joining.made is None or new is None or self._ended:
+            return
+        if not joining.made.complete:
+            return
+        self._joining = None
+        self._generation += 1
+        topology = Topology(new.plan, self.shufflers)
+        held = joined_states(joining.ran.snapshot, joining.carried, joining.made.snapshot, topology, self.form)
+        self._new = Side(self, new.plan, self._generation, self._attempt, held)
+        self._new.waiting.extend(range(joining.made.block, self._block))
+        self._found = {key: table for key, table in joining.made.tables.items() if key not in joining.carried}
+        self.done["joined"] += 1
+
+    def _answer(self, cut: Cut) -> None:
+        """Gives states to the plan that wants them, if it still does."""
+        if cut.wanted_by is None or self._ended:
+            return
+        if not cut.joins:
+            self._carry(cut)
+        elif self._joining is not None and self._joining.made is not None:
+            self._joining.ran = cut
+            self._take_joined()
 
     def _carry(self, cut: Cut) -> None:
         """The plan that has asked begins with what the units held at this cut."""
@@ -302,21 +373,23 @@ class SwitchingCluster:
         self._new.waiting.extend(range(cut.block, self._block))
         self.done.update(begun=1, carried=1)
 
-    def _kept(self, plan: Plan) -> list[int]:
+    def _kept(self, plan: Plan, keys: frozenset[str]) -> list[int]:
         if self._ring is None:  # the run has just been taken up
             raise HistoryGone
-        return list(self._ring.since(self._last_us - history_us(plan)))
+        parts = [part for key, part in zip(plan.keys, plan.parts, strict=True) if key in keys]
+        return list(self._ring.since(self._last_us - max(history_us(Plan((part,))) for part in parts)))
 
     def _may_lose(self) -> bool:
         """A process of the side that is being built dies."""
         return self._new is not None
 
     def _lose(self) -> None:
-        self._new = None
+        self._new = self._joining = None
         self.done["abandoned"] += 1
 
     def _may_warm(self) -> bool:
-        return self._new is not None and bool(self._new.waiting)
+        told = self._joining is not None and self._joining.made is not None
+        return self._new is not None and bool(self._new.waiting) and not told
 
     def _warm(self) -> None:
         assert self._new is not None
@@ -324,7 +397,8 @@ class SwitchingCluster:
         self._new.feed(number, self._blocks[number], self._ordinals[number])
 
     def _may_cut(self) -> bool:
-        return self._new is not None and not self._new.waiting and not self._pending and not self._ended
+        ready = self._new is not None and not self._new.waiting and self._joining is None
+        return ready and not self._pending and not self._ended
 
     def _cut(self) -> None:
         assert self._new is not None
@@ -338,7 +412,7 @@ class SwitchingCluster:
 
     def _feed(self) -> None:
         if self._block == len(self._blocks):
-            self._new = None
+            self._new = self._joining = None
             for shuffler in self.running.shufflers:
                 shuffler.finish()
             self._ended = True
@@ -363,24 +437,45 @@ class SwitchingCluster:
 
     # ------------------------------------------------------------- cuts and checkpoints
 
-    def _begin(self, side: Side, watermark_us: int, *, muted: bool = False, wanted_by: Plan | None = None) -> None:
+    def _begin(
+        self,
+        side: Side,
+        watermark_us: int,
+        *,
+        muted: bool = False,
+        wanted_by: Plan | None = None,
+        joins: bool = False,
+    ) -> None:
         self._number += 1
-        cut = Cut(self._number, side, self._block, self._ordinals[self._block], watermark_us, muted, wanted_by)
+        place = self._block, self._ordinals[self._block]
+        found = self._found_until_joined() if muted else {}
+        cut = Cut(self._number, side, *place, watermark_us, muted, wanted_by, joins, found)
         self._pending.append(cut)
         side.barrier(cut)
         self._complete_what_is()
 
+    @property
+    def _cuts(self) -> list[Cut]:
+        """Those that something may still come of."""
+        joining = self._joining
+        return [*self._pending, *([] if joining is None or joining.made is None else [joining.made])]
+
+    def _found_until_joined(self) -> Mapping[str, pa.Table]:
+        return self._found
+
     def unit_cut(self, side: Side, name: str, number: int, state: bytes) -> None:
-        for cut in self._pending:
+        for cut in self._cuts:
             if cut.number == number and cut.side is side:
                 cut.units[name] = state
         self._complete_what_is()
+        self._take_joined()
 
     def sink_cut(self, side: Side, name: str, number: int, matches: tuple[pa.Table, ...]) -> None:
-        for cut in self._pending:
+        for cut in self._cuts:
             if cut.number == number and cut.side is side:
                 cut.matches[name] = matches
         self._complete_what_is()
+        self._take_joined()
 
     def _complete_what_is(self) -> None:
         """In the order of the numbers: the last cut of the old plan comes before the first of the new one."""
@@ -388,8 +483,7 @@ class SwitchingCluster:
             if self._pending and self._pending[0].wanted_by is not None and self._pending[0].complete:
                 asked = self._pending.popleft()
                 self._publish(asked.tables)
-                if not self._ended:
-                    self._carry(asked)
+                self._answer(asked)
             elif len(self._pending) == 2 and all(cut.complete for cut in self._pending):
                 old, new = self._pending
                 self._unite(old, new)
@@ -402,8 +496,7 @@ class SwitchingCluster:
                 self._retiring = None
                 self.done["completed"] += 1
             self._complete = cut
-            if cut.wanted_by is not None and not self._ended:
-                self._carry(cut)
+            self._answer(cut)
 
     def _unite(self, old: Cut, new: Cut) -> None:
         """Without checkpoints: as `cluster.change.driver_cut`."""

@@ -15,8 +15,10 @@ from cluster.change.history import HistoryGone
 from cluster.change.outcome import ChangeAbandoned
 from cluster.checkpoint.store import CheckpointStore
 from cluster.deploy.deployment import Deployment
+from decopa.api import as_workload
 from decopa.planning.plan import Plan
 from decopa.planning.spread import spread_units
+from decopa.planning.strategies.left_deep import left_deep
 from scripts.reliability.jobs import rows_of, write_trace
 from shuffler.source.pacing import Replay
 from tests.cluster.checkpoint.test_recovery import published
@@ -112,6 +114,29 @@ def test_other_numbers_of_units_take_over_what_the_old_ones_held(
     for switched in (made[1].result(), changes.asked[0].result()):
         assert switched.carried and switched.seeded == 0 and switched.at_event > 0
     assert plain.plan == four and changes.plan == four
+
+
+EITHER = """QUERY q PATTERN OR(SEQ(A a, B b, C c), SEQ(B e, C f, D g))
+WHERE a.k = b.k AND b.x < c.x * 0.2 AND e.k = f.k AND f.k = g.k AND e.x < g.x * 0.5 WITHIN 150 ms"""
+
+
+def test_parts_that_stay_keep_what_they_hold_and_others_are_built(
+    ray_cluster: None, trace: Path, tmp_path: Path
+) -> None:
+    """One part of the plan is split differently, the other one gets more units: without checkpoints, and with."""
+    one, other = as_workload(EITHER)[0].branches
+    begin = Plan((left_deep(one), spread_units(left_deep(other), 2)))
+    then = Plan((spread_units(left_deep(one), 2), left_deep(other, tuple(reversed(other.aliases)))))
+    plain = Asking(begin, at=1_000, to=then, waits=True, carry_after_s=0.0)
+    kept = Asking(begin, at=1_000, to=then, waits=True, carry_after_s=0.0)
+    with interpreted():
+        expected = rows_of(decopa.run(EITHER, trace))
+        assert rows_of(plain_run(trace, plain, Replay(), query=EITHER)) == expected and expected.total() > 100
+        checkpointed_run(trace, tmp_path, kept, EITHER)
+    assert rows_of(pa.Table.from_pylist(published(tmp_path / "out"))) == expected
+    for changes in (plain, kept):
+        switched = changes.asked[0].result()
+        assert switched.carried and 0 < switched.seeded < 1_000 and changes.plan == then
 
 
 def check_strike(trace: Path, folder: Path, expected: pa.Table, strike: Strike) -> None:
