@@ -21,7 +21,7 @@ LAYERS = (
     "shuffler.rows", "shuffler.source", "shuffler.routing", "shuffler.exchange", "shuffler",
     "actors.columnar", "actors.operators", "actors.unit", "actors.group", "actors.state", "actors",
     "cluster.options", "cluster.deploy", "cluster", "cluster.measure", "cluster.checkpoint", "cluster.network",
-    "cluster.change", "cluster.spark", "cluster.launch",
+    "cluster.change", "cluster.change.deployed", "cluster.change.rules", "cluster.spark", "cluster.launch",
     "decopa.traces", "decopa.runs", "decopa.api", "decopa.report", "decopa.commands", "decopa",
 )  # fmt: skip
 #: Where Ray and Spark may be imported; everything else is tested in one process.

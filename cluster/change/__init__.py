@@ -1,4 +1,4 @@
-"""A running plan becomes another: history of the stream, the cut between two plans, rules that come and go.
+"""A running plan becomes another: history of the stream, the cut between two plans, the loop that asks for better ones.
 
-Imports the local runtime. Everything runs in one process, without Ray.
+Imports the local runtime. What stands here runs in one process, without Ray; `deployed` and `rules` import it.
 """

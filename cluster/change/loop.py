@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from cluster.change.outcome import Changeable, Switched
+from cluster.change.staying import renamed
 from cluster.change.switches import PlanSwitch, SwitchLog
-from cluster.change.versions import renamed
 from costmodel.drift.readings import Reading
 from costmodel.drift.sample import statistics_now
 from costmodel.drift.watch import Suspicion

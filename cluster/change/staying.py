@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from actors.state.migrate import may_rescale, rescale, rescale_feeders
 from cluster.pipeline import PartState
@@ -72,3 +73,15 @@ def parts_without(plan: Plan, keys: Collection[str]) -> tuple[QueryPlan, ...]:
     )
     needed = with_sources(plan, reporting)
     return tuple(part for key, part in zip(plan.keys, plan.parts, strict=True) if key in needed)
+
+
+def renamed(plan: Plan, names: Mapping[str, str]) -> Plan:
+    """The plan with other keys for its parts, also where they take matches from each other."""
+    parts = []
+    for key, part in zip(plan.keys, plan.parts, strict=True):
+        operators = []
+        for one in part.operators:
+            view = None if one.view is None else replace(one.view, part=names.get(one.view.part, one.view.part))
+            operators.append(replace(one, view=view))
+        parts.append(replace(part, operators=tuple(operators), key=names.get(key, key)))
+    return replace(plan, parts=tuple(parts))

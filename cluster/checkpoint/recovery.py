@@ -83,7 +83,7 @@ class _Loss:
 
 
 class Changing(Protocol):
-    """Changes the plan of a run, see `cluster.change.deployed`."""
+    """Changes the plan of a run, see `cluster.change.deployed.plan_changes`."""
 
     #: Whether the queries of the plan stay what they are.
     same_queries: bool

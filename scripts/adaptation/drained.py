@@ -23,9 +23,9 @@ from ray.cluster_utils import Cluster
 
 import decopa
 from actors.group import Limits
-from cluster.change.deployed import PlanChanges
+from cluster.change.deployed.plan_changes import PlanChanges
+from cluster.change.deployed.ray_run import ChangingRayRuntime
 from cluster.change.outcome import Switched
-from cluster.change.ray_run import ChangingRayRuntime
 from cluster.deploy.placement import places_needed
 from cluster.java import prepare_java
 from cluster.options import Placement, RayOptions

@@ -26,9 +26,9 @@ import pyarrow.parquet as pq
 
 import decopa
 from actors.ray_unit import UnitStatus
-from cluster.change.deployed import PlanChanges
+from cluster.change.deployed.plan_changes import PlanChanges
+from cluster.change.deployed.ray_run import ChangingRayRuntime
 from cluster.change.outcome import Switched
-from cluster.change.ray_run import ChangingRayRuntime
 from cluster.options import RayOptions
 from cluster.ray_session import ray_session
 from decopa.planning.plan import Plan

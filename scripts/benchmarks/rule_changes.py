@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 import ray
 
 import decopa
-from cluster.change.rule_changes import RuleChanges
+from cluster.change.rules.changes import RuleChanges
 from cluster.deploy.deployment import Deployment
 from cluster.options import Checkpoints, RayOptions
 from decopa.report.table import markdown_table

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import decopa
-from cluster.change.deployed import PlanChanges
+from cluster.change.deployed.plan_changes import PlanChanges
 from cluster.change.history import HistoryGone
 from cluster.change.outcome import Switched
 from cluster.checkpoint.recovery import Recovery

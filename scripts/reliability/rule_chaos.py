@@ -24,7 +24,7 @@ from random import Random
 import numpy as np
 import pyarrow.parquet as pq
 
-from cluster.change.rule_folder import RuleChange, RuleFolder
+from cluster.change.rules.folder import RuleChange, RuleFolder
 from decopa.language.front import read_queries
 from scripts.reliability.chaos import HANG_S, start_cluster
 from scripts.reliability.jobs import Job, write_trace

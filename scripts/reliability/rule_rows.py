@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 
 import decopa
 from cluster.change.cut import ending_in
-from cluster.change.rule_notes import KeptRules, KeptState
-from cluster.change.versions import Version
+from cluster.change.rules.notes import KeptRules, KeptState
+from cluster.change.rules.versions import Version
 from cluster.checkpoint.store import CheckpointStore
 
 

@@ -66,7 +66,7 @@ def test_only_the_reader_of_documents_parses_files_of_json() -> None:
     rules are lines that others append, each read and refused on its own."""
     allowed = {
         "decopa/documents.py", "actors/state/file.py", "decopa/runs/scaling/scale_points.py",
-        "cluster/change/rule_folder.py",
+        "cluster/change/rules/folder.py",
     }  # fmt: skip
     parsing = set()
     for package in ("decopa", "costmodel", "shuffler", "actors", "cluster"):

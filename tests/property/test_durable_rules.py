@@ -14,7 +14,7 @@ from hypothesis import assume, given, note, settings
 from hypothesis import strategies as st
 
 from actors.columnar.jit import interpreted
-from cluster.change.versions import RuleError, Version
+from cluster.change.rules.versions import RuleError, Version
 from decopa.language.text.parser import parse
 from decopa.planning.history import uncertain_windows
 from decopa.planning.plan import Plan

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import decopa
 from actors.columnar.jit import interpreted
-from cluster.change.versions import Version
+from cluster.change.rules.versions import Version
 from decopa.query.query import Query
 from decopa.runs.spec import TraceOptions
 from decopa.runs.streams.open_run import OpenRun

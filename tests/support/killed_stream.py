@@ -21,7 +21,7 @@ import ray
 
 import decopa
 from actors.columnar.jit import interpreted
-from cluster.change.successor import Successor
+from cluster.change.deployed.successor import Successor
 from cluster.spark.session import Executors, prepare_java, spark_on_ray
 from cluster.spark.streams.plans import StreamPlans
 from cluster.spark.streams.stream_log import StreamLog

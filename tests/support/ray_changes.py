@@ -15,9 +15,9 @@ import pyarrow as pa
 import ray
 
 from actors.group import Limits
-from cluster.change.deployed import PlanChanges
+from cluster.change.deployed.plan_changes import PlanChanges
+from cluster.change.deployed.ray_run import ChangingRayRuntime
 from cluster.change.outcome import Switched
-from cluster.change.ray_run import ChangingRayRuntime
 from cluster.checkpoint.output import PublishedMatches
 from cluster.checkpoint.recovery import CheckpointedRun, CheckpointedRuntime
 from cluster.checkpoint.store import CheckpointStore

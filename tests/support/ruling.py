@@ -1,7 +1,7 @@
 """A simulated cluster whose rules come and go while processes die; see `SwitchingCluster`.
 
 Which parts a change needs, when it takes effect, which matches of the new side are dropped at the cut and what a
-checkpoint says of the rules are the product's own; simulated is the bookkeeping of `cluster.change.rule_changes`.
+checkpoint says of the rules are the product's own; simulated is the bookkeeping of `cluster.change.rules.changes`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,17 @@ import pyarrow as pa
 
 from cluster.change.cut import ending_in
 from cluster.change.history import HistoryGone
-from cluster.change.rule_notes import KeptRules, KeptState
+from cluster.change.rules.notes import KeptRules, KeptState
+from cluster.change.rules.versions import (
+    BookChange,
+    RuleBook,
+    RuleError,
+    Version,
+    opening_plan,
+    version_parts,
+    wanted_parts,
+)
 from cluster.change.staying import with_sources
-from cluster.change.versions import BookChange, RuleBook, RuleError, Version, opening_plan, version_parts, wanted_parts
 from cluster.matches import joined
 from decopa.planning.history import history_us
 from decopa.planning.plan import Plan, QueryPlan

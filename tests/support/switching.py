@@ -3,7 +3,7 @@
 Everything that decides is the product's own: nodes, channels, barriers, states as bytes and how they are dealt out
 anew, the ring of blocks, how far a plan looks back, and who reports which match at a cut. Simulated are the network,
 the moments at which things happen, and the bookkeeping of `cluster.checkpoint.coordinator` and
-`cluster.change.deployed`. One seed, one schedule.
+`cluster.change.deployed.plan_changes`. One seed, one schedule.
 """
 
 from __future__ import annotations
@@ -499,7 +499,7 @@ class SwitchingCluster:
             self._answer(cut)
 
     def _unite(self, old: Cut, new: Cut) -> None:
-        """Without checkpoints: as `cluster.change.driver_cut`."""
+        """Without checkpoints: as `cluster.change.deployed.driver_cut`."""
         queries = reported(old.side.plan) | reported(new.side.plan)
         earlier = {key: pa.concat_tables(tables) for key, tables in self._published.items() if tables}
         at_cut = matches_at_cut(joined(earlier, old.tables), new.tables, queries, old.watermark_us)

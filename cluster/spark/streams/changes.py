@@ -15,9 +15,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from actors.sinks.outlet import check_rows_only
+from cluster.change.deployed.successor import Successor
 from cluster.change.loop import Adaptable, AdaptLoop
 from cluster.change.outcome import ChangeAbandoned, Switched
-from cluster.change.successor import Successor
 from cluster.session import StreamPlace
 from cluster.spark.failures import innermost_cause
 from cluster.spark.streams.events import StreamEvents

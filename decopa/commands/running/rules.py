@@ -19,7 +19,7 @@ from decopa.commands.terminal import progress_line, tell
 from decopa.errors import DecoPaError
 
 if TYPE_CHECKING:
-    from cluster.change.rule_folder import RuleChange
+    from cluster.change.rules.folder import RuleChange
     from decopa.query.query import Query
     from decopa.runs.spec import RunSpec
     from decopa.runs.streams.open_run import OpenRun
@@ -82,19 +82,19 @@ def register(commands: Subparsers) -> None:
 
 
 def _add(args: argparse.Namespace) -> None:
-    from cluster.change.rule_folder import RuleChange
+    from cluster.change.rules.folder import RuleChange
 
     _ask(args, RuleChange("add", "", _text(args), args.sees, args.at))
 
 
 def _remove(args: argparse.Namespace) -> None:
-    from cluster.change.rule_folder import RuleChange
+    from cluster.change.rules.folder import RuleChange
 
     _ask(args, RuleChange("remove", args.name, at=args.at))
 
 
 def _replace(args: argparse.Namespace) -> None:
-    from cluster.change.rule_folder import RuleChange
+    from cluster.change.rules.folder import RuleChange
 
     _ask(args, RuleChange("replace", args.name, _text(args), args.sees, args.at))
 
@@ -109,7 +109,7 @@ def _text(args: argparse.Namespace) -> str:
 
 def _ask(args: argparse.Namespace, change: RuleChange) -> None:
     """Asks for a change and shows what became of it."""
-    from cluster.change.rule_folder import RuleFolder
+    from cluster.change.rules.folder import RuleFolder
 
     folder = RuleFolder(args.folder)
     number = folder.ask(change)
@@ -136,7 +136,7 @@ def _ask(args: argparse.Namespace, change: RuleChange) -> None:
 
 
 def _list(args: argparse.Namespace) -> None:
-    from cluster.change.rule_folder import RuleFolder
+    from cluster.change.rules.folder import RuleFolder
     from decopa.report.table import text_table
 
     folder = RuleFolder(args.folder)
@@ -167,7 +167,7 @@ def _list(args: argparse.Namespace) -> None:
 
 def run_with_rules(args: argparse.Namespace, spec: RunSpec, queries: Sequence[Query]) -> int:
     """Runs until the stream ends or a signal stops it; changes of the folder are made in between."""
-    from cluster.change.rule_folder import RuleFolder
+    from cluster.change.rules.folder import RuleFolder
     from decopa.runs.preparation.prepare import prepare
     from decopa.runs.streams.open_run import OpenRun
     from decopa.runs.streams.outlets import LineStream, outlet_for

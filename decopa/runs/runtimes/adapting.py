@@ -27,7 +27,7 @@ from decopa.runs.spec import Planning
 from decopa.runs.support import Way
 
 if TYPE_CHECKING:
-    from cluster.change.adapting import AdaptingChanges
+    from cluster.change.deployed.adapting import AdaptingChanges
 
 #: While a plan changes on Ray, two run, and the places of one before them may not be free yet.
 _PLANS_AT_A_TIME = 3
@@ -62,7 +62,7 @@ def adapting_changes(
     prepared: Prepared, adapt: Adapt, *, tell: Callable[[str], None] = lambda line: None
 ) -> AdaptingChanges:
     """Who changes the plan of a run on Ray, with the loop that decides."""
-    from cluster.change.adapting import AdaptingChanges
+    from cluster.change.deployed.adapting import AdaptingChanges
 
     unpaced = _is_unpaced(prepared)
     return AdaptingChanges(

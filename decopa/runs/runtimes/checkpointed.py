@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from cluster.change.rule_folder import RuleFolder
+from cluster.change.rules.folder import RuleFolder
 from cluster.checkpoint.output import MatchOutput, PublishedMatches
 from cluster.checkpoint.recovery import Changing, CheckpointedRun, CheckpointedRuntime
 from cluster.checkpoint.store import CheckpointStore, Manifest

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from actors.sinks.outlet import OutletSpec
-from cluster.change.adapting import AdaptingChanges
-from cluster.change.ray_run import ChangingRayRuntime
+from cluster.change.deployed.adapting import AdaptingChanges
+from cluster.change.deployed.ray_run import ChangingRayRuntime
 from cluster.deploy.placement import places_needed
 from cluster.feeding import BLOCK_ROWS, rows_per_block
 from cluster.ray_runtime import RayRuntime

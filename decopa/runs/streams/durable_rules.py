@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from cluster.change.cut import ending_in
-from cluster.change.rule_changes import RuleChanges
-from cluster.change.versions import BookChange, RuleBook, Version, opening_plan, version_parts
+from cluster.change.rules.changes import RuleChanges
+from cluster.change.rules.versions import BookChange, RuleBook, Version, opening_plan, version_parts
 from decopa.choices import RuleSight
 from decopa.errors import CheckpointError
 from decopa.planning.history import uncertain_windows

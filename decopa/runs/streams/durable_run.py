@@ -9,7 +9,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
-from cluster.change.versions import Version
+from cluster.change.rules.versions import Version
 from cluster.checkpoint.recovery import CheckpointedRun
 from decopa.choices import RuleSight
 from decopa.query.query import Query

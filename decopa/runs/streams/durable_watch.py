@@ -8,9 +8,9 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from cluster.change.rule_folder import RuleChange, RuleFolder
-from cluster.change.rule_notes import KeptRules
-from cluster.change.versions import RunEnded, Version
+from cluster.change.rules.folder import RuleChange, RuleFolder
+from cluster.change.rules.notes import KeptRules
+from cluster.change.rules.versions import RunEnded, Version
 from decopa.errors import DecoPaError
 from decopa.runs.streams.durable_rules import DurableRules
 from decopa.runs.streams.rule_watch import RuleWatch, answer_of

@@ -184,7 +184,7 @@ class LiveRun:
         if spec.adapt is None:
             remote = RayLive(self._plan, self._source, limits=spec.limits, options=spec.ray)
         else:
-            from cluster.change.ray_live import ChangingRayLive
+            from cluster.change.deployed.ray_live import ChangingRayLive
 
             changes = adapting_changes(self._prepared, spec.adapt, tell=self._changed)
             self._loop = changes.loop

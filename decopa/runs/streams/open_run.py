@@ -1,7 +1,7 @@
 """`decopa.open_run`: a run whose rules come and go while it goes on.
 
 The stream is worked on by whoever iterates; a change happens between two batches, in the thread that asks for it. What
-a rule reports follows from the stream and the changes alone (see `cluster.change.versions`).
+a rule reports follows from the stream and the changes alone (see `cluster.change.rules.versions`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from cluster.change.cut import ending_in
 from cluster.change.history import DEFAULT_MAX_BYTES
+from cluster.change.rules.versions import RuleBook, RuleError, Version, opening_plan, version_parts
 from cluster.change.staying import parts_without
-from cluster.change.versions import RuleBook, RuleError, Version, opening_plan, version_parts
 from decopa.choices import RuleSight
 from decopa.planning.history import history_us
 from decopa.planning.plan import Plan, QueryPlan

@@ -8,8 +8,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from typing import Any, Protocol
 
-from cluster.change.rule_folder import RuleChange, RuleFolder
-from cluster.change.versions import Version
+from cluster.change.rules.folder import RuleChange, RuleFolder
+from cluster.change.rules.versions import Version
 from decopa.errors import DecoPaError, OutputError
 from decopa.runs.streams.rules import RuleState
 from shuffler.routing.table import NOTHING_YET

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from cluster.change.versions import RuleError
+from cluster.change.rules.versions import RuleError
 from decopa.choices import RuleSight
 from decopa.language.front import read_queries
 from decopa.query.query import Query

@@ -10,8 +10,8 @@ from typing import Any
 
 import ray
 
+from cluster.change.deployed.ray_run import ChangingRayRuntime
 from cluster.change.outcome import Switched
-from cluster.change.ray_run import ChangingRayRuntime
 from cluster.deploy.deployment import Deployment
 from decopa.planning.history import history_us
 from decopa.planning.plan import Plan

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cluster.change.deployed import Cutting, PlanChanges
+from cluster.change.deployed.plan_changes import Cutting, PlanChanges
 from cluster.change.outcome import Switched
 from cluster.deploy.deployment import Deployment
 from cluster.feeding import FeedBlock

@@ -11,7 +11,7 @@ import ray
 import decopa
 from actors.columnar.jit import interpreted
 from actors.group import Limits
-from cluster.change.deployed import PlanChanges
+from cluster.change.deployed.plan_changes import PlanChanges
 from cluster.checkpoint.store import CheckpointStore
 from cluster.deploy.deployment import Deployment
 from cluster.deploy.kept_actors import keeping_actors, kept_actors

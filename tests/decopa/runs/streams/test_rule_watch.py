@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 import decopa
-from cluster.change.rule_folder import RuleChange, RuleFolder
-from cluster.change.versions import RuleError
+from cluster.change.rules.folder import RuleChange, RuleFolder
+from cluster.change.rules.versions import RuleError
 from decopa.commands.cli import main
 from decopa.runs.streams.open_run import OpenRun
 from decopa.runs.streams.rule_watch import RuleWatch

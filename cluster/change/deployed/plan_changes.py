@@ -1,10 +1,10 @@
 """PlanChanges: the plan of a run on Ray becomes another while it runs.
 
-A second deployment is started beside the running one and fed with the last windows of events
-(`cluster.change.successor`). When it is level with the running one, both are cut between two blocks, with the same
-watermark: a barrier tells every process of both where the cut is. The next block goes to the new one. The old one hands
-over the matches before the cut and ends; those of the new one repeat them and are dropped. Until the cut a failure of
-the new side leaves no trace.
+A second deployment is started beside the running one. It is fed with the last windows of events, or takes over what
+the running one holds (`cluster.change.deployed.successor`). When it is level, both are cut between two blocks, with
+the same watermark: a barrier tells every process of both where the cut is. The next block goes to the new one. The
+old one hands over the matches before the cut and ends; those of the new one repeat them and are dropped. Until the
+cut a failure of the new side leaves no trace.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ import ray
 from actors.reports import OperatorReport
 from actors.sinks.outlet import check_rows_only
 from cluster.change.cut import reported
-from cluster.change.cutting import Cutting
+from cluster.change.deployed.cutting import Cutting
+from cluster.change.deployed.successor import FedBlock, Running, Successor
 from cluster.change.history import DEFAULT_MAX_BYTES, BlockRing, HistoryGone
 from cluster.change.outcome import ChangeAbandoned, Switched
 from cluster.change.staying import carried_parts, with_sources
-from cluster.change.successor import FedBlock, Running, Successor
 from cluster.checkpoint.coordinator import Side
 from cluster.checkpoint.notes import NoNotes, Notes
 from cluster.checkpoint.store import Manifest

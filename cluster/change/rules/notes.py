@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from cluster.change.versions import RuleBook, Version
+from cluster.change.rules.versions import RuleBook, Version
 from decopa.documents import as_document
 from decopa.errors import CheckpointError
 

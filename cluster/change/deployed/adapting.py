@@ -15,10 +15,10 @@ import ray
 from ray.exceptions import RayError
 
 from actors.latency import LatencyHistogram
-from cluster.change.cutting import Cutting
-from cluster.change.deployed import PlanChanges
+from cluster.change.deployed.cutting import Cutting
+from cluster.change.deployed.plan_changes import PlanChanges
+from cluster.change.deployed.successor import FedBlock
 from cluster.change.loop import Adaptable, AdaptLoop, InBackground
-from cluster.change.successor import FedBlock
 from cluster.deploy.deployment import Deployment
 from cluster.readings import deployed_reading
 from cluster.session import Session

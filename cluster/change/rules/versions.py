@@ -7,11 +7,11 @@ follows from the stream and the changes alone, whatever the plan, the batches an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from cluster.change.staying import parts_without
+from cluster.change.staying import parts_without, renamed
 from decopa.choices import RULE_SIGHTS, RuleSight
 from decopa.documents import Document
 from decopa.errors import DecoPaError, did_you_mean
@@ -177,18 +177,6 @@ def opening_plan(plan: Plan, book: RuleBook) -> Plan:
     """The plan of the rules that a run begins with, its parts called as their versions call them."""
     wanted = (key for version in book.versions for key in version.keys)
     return renamed(plan, {plan.keys[place]: next(wanted) for place in plan.reported})
-
-
-def renamed(plan: Plan, names: Mapping[str, str]) -> Plan:
-    """The plan with other keys for its parts, also where they take matches from each other."""
-    parts = []
-    for key, part in zip(plan.keys, plan.parts, strict=True):
-        operators = []
-        for one in part.operators:
-            view = None if one.view is None else replace(one.view, part=names.get(one.view.part, one.view.part))
-            operators.append(replace(one, view=view))
-        parts.append(replace(part, operators=tuple(operators), key=names.get(key, key)))
-    return replace(plan, parts=tuple(parts))
 
 
 def version_parts(version: Version, plan: Plan) -> tuple[QueryPlan, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import decopa
-from cluster.change.versions import BookChange, RuleBook, opening_plan, version_parts, wanted_parts
+from cluster.change.rules.versions import BookChange, RuleBook, opening_plan, version_parts, wanted_parts
 from decopa.planning.validate import check_structure
 from decopa.planning.workload.packed import packed
 from decopa.runs.preparation.planning import left_deep_plan

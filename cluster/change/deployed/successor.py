@@ -18,8 +18,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from cluster.change.cutting import Telling
-from cluster.change.driver_cut import DriverCut
+from cluster.change.deployed.cutting import Telling
+from cluster.change.deployed.driver_cut import DriverCut
 from cluster.checkpoint.coordinator import Side
 from cluster.checkpoint.restoring import Snapshot, joined, restored
 from cluster.deploy.deployment import Deployment

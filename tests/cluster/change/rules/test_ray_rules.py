@@ -10,7 +10,7 @@ import pytest
 
 import decopa
 from actors.columnar.jit import interpreted
-from cluster.change.versions import RuleError
+from cluster.change.rules.versions import RuleError
 from decopa.runs.streams.open_run import OpenRun
 from decopa.traces.synthetic import SyntheticSpec
 

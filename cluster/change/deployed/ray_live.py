@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from actors.group import Limits
 from cluster.change.cut import held_from, reported
-from cluster.change.deployed import PlanChanges
-from cluster.change.driver_cut import DriverCut
+from cluster.change.deployed.driver_cut import DriverCut
+from cluster.change.deployed.plan_changes import PlanChanges
 from cluster.checkpoint.recovery import failures_told_once
 from cluster.deploy.deployment import Deployment
 from cluster.deploy.kept_actors import keeping_replaced_actors

@@ -20,8 +20,8 @@ from ray.exceptions import RayError
 
 import decopa
 from actors.columnar.jit import interpreted
-from cluster.change.rule_folder import RuleChange, RuleFolder
-from cluster.change.versions import RuleError
+from cluster.change.rules.folder import RuleChange, RuleFolder
+from cluster.change.rules.versions import RuleError
 from cluster.options import Checkpoints, RayOptions
 from decopa.commands.cli import main
 from decopa.runs.streams.durable_run import DurableRun

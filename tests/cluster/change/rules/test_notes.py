@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from cluster.change.rule_notes import KeptRules, KeptState, RuleNotes
-from cluster.change.versions import BookChange, RuleBook
+from cluster.change.rules.notes import KeptRules, KeptState, RuleNotes
+from cluster.change.rules.versions import BookChange, RuleBook
 from decopa.errors import CheckpointError
 from decopa.language.text.parser import parse
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cluster.change.versions import DOING, Doing, RuleError
+from cluster.change.rules.versions import DOING, Doing, RuleError
 from decopa.choices import RULE_SIGHTS, RuleSight
 from decopa.errors import DecoPaError, OutputError
 from decopa.files import write_text

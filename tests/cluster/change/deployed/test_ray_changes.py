@@ -10,7 +10,7 @@ import ray
 
 import decopa
 from actors.columnar.jit import interpreted
-from cluster.change.deployed import PlanChanges
+from cluster.change.deployed.plan_changes import PlanChanges
 from cluster.change.history import HistoryGone
 from cluster.change.outcome import ChangeAbandoned
 from cluster.checkpoint.store import CheckpointStore

@@ -14,12 +14,12 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from cluster.change.cutting import Cutting
-from cluster.change.deployed import PlanChanges
+from cluster.change.deployed.cutting import Cutting
+from cluster.change.deployed.plan_changes import PlanChanges
 from cluster.change.history import DEFAULT_MAX_BYTES
 from cluster.change.outcome import Switched
-from cluster.change.rule_notes import KeptRules, KeptState, RuleNotes
-from cluster.change.versions import BookChange, PartsOf, RuleBook, RuleError, RunEnded, Version, wanted_parts
+from cluster.change.rules.notes import KeptRules, KeptState, RuleNotes
+from cluster.change.rules.versions import BookChange, PartsOf, RuleBook, RuleError, RunEnded, Version, wanted_parts
 from cluster.checkpoint.coordinator import Side
 from cluster.checkpoint.store import Manifest
 from cluster.deploy.deployment import ActorLost, Deployment
