@@ -52,6 +52,8 @@ _LOOK_S = 0.005
 _PLACING_S = 2.0
 #: A new plan is fed again with events that came within this time: that takes less than to deal out what units hold.
 CARRY_AFTER_S = 2.0
+#: Where some parts are built from events and others carried over, processes begin twice, which takes so much longer.
+_BEGIN_TWICE = 4
 
 
 @dataclass
@@ -301,7 +303,8 @@ class PlanChanges:
                 raise
         else:
             long_s = time.monotonic() - history[0].at_s if history else 0.0
-            if not carried or long_s <= self._carry_after_s:
+            pays_after_s = self._carry_after_s * (1 if carried == everything else _BEGIN_TWICE)
+            if not carried or long_s <= pays_after_s:
                 return frozenset(), history
         return carried, self._events_for(plan, begin_us, with_sources(plan, everything - carried))
 
