@@ -31,6 +31,8 @@ from decopa.planning.plan import Plan
 _SAMPLED = 200_000
 #: Looks at a window of event time, at most, where event time is the clock.
 _LOOKS_PER_WINDOW = 32
+#: While the load is high, the next look comes after this share of the usual time.
+_ALERT = 0.5
 
 #: Plans for statistics (one for each OR-free query), beside the running one, at a speed of the stream.
 Replan = Callable[[Plan, Sequence[Statistics], float], Sequence[Plan]]
@@ -168,11 +170,11 @@ class AdaptLoop:
         self.is_looking = reading is None
         if reading is None:
             return None
-        self._next_s = now_s + self._every_s
         self.looks += 1
         if self.looks == 1:
             self.monitor.past = replace(self.monitor.past, began_s=now_s)
         suspicion = self.monitor.look(reading)
+        self._next_s = now_s + self._every_s * (_ALERT if self.monitor.is_alert else 1)
         for audit in self.monitor.audits[self._audited :]:
             self.switches[-1] = replace(self.switches[-1], promised=audit.predicted, measured=audit.measured)
             self._note({"kind": "audit", "promised": audit.predicted, "measured": audit.measured})

@@ -90,6 +90,12 @@ class Monitor:
             or self._load_suspicion(reading, recent)
         )
 
+    @property
+    def is_alert(self) -> bool:
+        """Whether the load is high, which calls for more units if the next looks show the same: they had better come
+        soon."""
+        return self.units is not None and self._load.alarm.violations > 0
+
     def _catches_up(self, recent: Stretch) -> bool:
         """Whether a plan is busy because it works off what a plan before it could not: event time passes faster than
         it did while a plan kept up. Its delays grow at first, as messages fill its queues."""

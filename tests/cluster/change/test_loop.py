@@ -17,6 +17,7 @@ from decopa.choices import Reading
 from decopa.errors import StatisticsError
 from decopa.language.text.parser import parse
 from decopa.planning.change.decision import Decision
+from decopa.planning.change.elastic import UnitRange
 from decopa.planning.change.monitor import Monitor
 from decopa.planning.change.options import Adapt
 from decopa.planning.change.pricing import Pricing
@@ -123,3 +124,32 @@ def test_a_plan_for_rates_that_are_over_is_not_waited_for() -> None:
     ((switch,), (asked,)) = loop.switches, run.asked
     assert asked.cancelled() and switch.given_up is not None and "changed again" in switch.given_up
     assert 130 < switch.at_us / SECOND_US < 140 and "given up" in told[0]
+
+
+class Busy:
+    """Its one unit is busy for nine tenths of the time."""
+
+    plan = PLAN
+    events = 0
+
+    def counters(self, at_s: float) -> Counters:
+        types = dict.fromkeys("AB", round(500 * at_s))
+        return Counters(at_s, round(at_s * SECOND_US), types, busy_s={"u": 0.9 * at_s})
+
+    def last_events(self, span_us: int, most: int) -> EventColumns:
+        raise StatisticsError("none are kept")
+
+    def change(self, plan: Plan, begin_us: Mapping[str, int] | None = None) -> Future[Switched]:
+        raise AssertionError("nothing was decided")
+
+
+def test_while_the_load_is_high_the_next_looks_come_sooner() -> None:
+    pricing = Pricing(Capacity.per_second(1e6, 1e6), Reading.LINEAR)
+    monitor = Monitor(PLAN, pricing, units=UnitRange(1, 4), measured=True)
+    never: Future[Decision | None] = Future()
+    loop = AdaptLoop(
+        Busy(), monitor, lambda *known: [], Adapt(overhead=1.0), Clock(by_events=True), in_background=lambda work: never
+    )
+    moments = [tenth * SECOND_US // 10 for tenth in range(100)]
+    asked = next(ts_us for ts_us in moments if loop.step(ts_us) or loop.is_weighing)
+    assert asked == 2 * SECOND_US  # looks after 0, 1, 1.5 and 2 seconds

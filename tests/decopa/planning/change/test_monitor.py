@@ -204,7 +204,9 @@ def loaded(watched: Monitor, busiest: float, seconds: int) -> list[float]:
 
 def test_other_numbers_of_units_are_asked_for_when_the_load_is_high_or_was_low_for_long() -> None:
     watched = Monitor(PLAN_1, Pricing(CAPACITY), units=UnitRange(2, 8))
+    assert not watched.is_alert
     assert loaded(watched, 0.9, 10)[0] == 3
+    assert watched.is_alert
     watched = Monitor(PLAN_1, Pricing(CAPACITY), units=UnitRange(2, 8))
     assert loaded(watched, 0.3, 100)[0] == pytest.approx(61, abs=2)
     assert loaded(Monitor(PLAN_1, Pricing(CAPACITY), units=UnitRange(2, 8)), 0.6, 100) == []
