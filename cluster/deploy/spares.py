@@ -71,6 +71,8 @@ class Spares:
         self._filling: threading.Thread | None = None
         self._starting: Any = None
         self._stopped = threading.Event()
+        self._may_start = threading.Event()
+        self._may_start.set()
 
     def want(self, topology: Topology, *, units: int = 0) -> None:
         """From some time on there are to be as many as this plan has processes, and at least so many units."""
@@ -81,6 +83,13 @@ class Spares:
             if self._filling is None and not self._stopped.is_set():
                 self._filling = threading.Thread(target=self._fill, name="decopa-spares", daemon=True)
                 self._filling.start()
+
+    def pause(self) -> None:
+        """No further one is started for the time being: another plan starts its own, and wants the processors."""
+        self._may_start.clear()
+
+    def resume(self) -> None:
+        self._may_start.set()
 
     @property
     def are_wanted(self) -> bool:
@@ -116,6 +125,7 @@ class Spares:
 
     def stop(self) -> None:
         self._stopped.set()
+        self.resume()
         with self._lock:
             actors = [*(one for ready in self._ready.values() for one in ready), self._starting]
             for ready in self._ready.values():
@@ -128,6 +138,7 @@ class Spares:
 
     def _fill(self) -> None:
         self._stopped.wait(_CALM_S)
+        self._may_start.wait()
         while (actor := self._next()) is not None:
             kind, handle = actor
             try:
@@ -137,6 +148,7 @@ class Spares:
             with self._lock:
                 self._starting = None
                 self._ready[kind].append(handle)
+            self._may_start.wait()
         with self._lock:
             self._starting = self._filling = None
 

@@ -34,6 +34,7 @@ from cluster.checkpoint.store import Manifest
 from cluster.deploy.beginning import Building
 from cluster.deploy.deployment import Deployment
 from cluster.deploy.kept_actors import kept_actors
+from cluster.deploy.spares import Spares
 from cluster.feeding import FeedBlock
 from cluster.ray_runtime import operator_reports
 from cluster.ray_session import is_started_here
@@ -184,6 +185,7 @@ class PlanChanges:
         if self._retiring is not None:
             self._interrupted, self._retiring = self._retiring, None
             self._interrupted.old.deployment.stop()
+            self._spares(Spares.resume)
         for thread in self._stopping:
             thread.join()
         self._stopping = []
@@ -289,6 +291,7 @@ class PlanChanges:
             running = Running(self._session, self._cutting, carried, not built) if carried else None
             successor = Successor(deployment, history, place, self._told, tuple(self._stopping), running)
             self._successor = successor, request
+            self._spares(Spares.pause)
         except DecoPaError as err:
             request.result.set_exception(err)
 
@@ -355,9 +358,17 @@ class PlanChanges:
 
     def _prepare(self) -> None:
         """Has processes started ahead for the next plan."""
+        self._spares(Spares.resume)
+        if not self._waits and is_started_here():
+            topology = self._session.deployment.topology
+            self._spares(lambda spares: spares.want(topology, units=self._most_units))
+
+    @staticmethod
+    def _spares(do: Callable[[Spares], None]) -> None:
+        """Does something with the processes that are started ahead, if there may be any."""
         keeping = kept_actors()
-        if keeping is not None and not self._waits and is_started_here():
-            keeping.spares.want(self._session.deployment.topology, units=self._most_units)
+        if keeping is not None:
+            do(keeping.spares)
 
     def _stop(self, old: Deployment, ran_s: float) -> None:
         """Lets go of the actors of a plan that has been replaced, once they have told what they did."""
@@ -381,5 +392,6 @@ class PlanChanges:
         assert self._successor is not None
         (successor, request), self._successor = self._successor, None
         self._cutting.wanted = False
+        self._spares(Spares.resume)
         self._later(successor.abandon)
         request.fail(f"the plan was not changed: {reason}", cause)

@@ -68,6 +68,21 @@ def test_a_plan_begins_in_processes_that_were_started_ahead(ray_cluster: None, t
     assert left_behind() == []
 
 
+def test_no_process_is_started_ahead_while_a_plan_is_built(ray_cluster: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cluster.deploy.spares._CALM_S", 0.0)
+    with keeping_actors():
+        keeping = kept_actors()
+        assert keeping is not None
+        keeping.spares.pause()
+        keeping.spares.want(Topology(PLANS[0], 2))
+        time.sleep(0.3)
+        assert not ray.util.list_named_actors(all_namespaces=True) and keeping.spares._starting is None
+        keeping.spares.resume()
+        await_ready(keeping.spares, 1)
+        keeping.spares.pause()  # and nothing waits for ever for those that do not come
+    assert left_behind() == []
+
+
 def test_processes_of_a_plan_with_checkpoints_wait_for_whichever_plan_is_next(
     ray_cluster: None, tmp_path: Path
 ) -> None:
