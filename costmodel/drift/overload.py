@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from costmodel.drift.readings import Reading, Stretch
 from costmodel.sustainable import delay_growth
 
+#: Delays that grow faster than this tell that much more comes than is done, but not how much.
+_MOST_GROWTH = 0.8
+
 
 @dataclass(frozen=True, slots=True)
 class Overload:
@@ -15,6 +18,11 @@ class Overload:
 
     busiest: float
     growth: float
+
+    @property
+    def offered(self) -> float:
+        """How many times as much comes as is done; a growth near 1 says no more than that it is a lot."""
+        return 1 / (1 - min(max(0.0, self.growth), _MOST_GROWTH))
 
     def exceeds(self, busiest: float = 0.95, growth: float = 0.02) -> bool:
         """Whether work piles up: a busy unit alone is well used, and a growing delay alone may have other causes."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from costmodel.drift.alarm import Alarm
 from costmodel.drift.deviation import Deviation, PerRow, per_row_deviation, rate_deviation
-from costmodel.drift.overload import overload_of
+from costmodel.drift.overload import Overload, overload_of
 from costmodel.drift.readings import OperatorKey, Reading, Stretch
 from decopa.errors import StatisticsError
 
@@ -153,15 +153,13 @@ class Watch:
     @property
     def recent(self) -> Stretch | None:
         """What happened in the last looks, at most `_DELAY_LOOKS` of them; None before there are two readings."""
+        return self.within(_DELAY_LOOKS)
+
+    def within(self, looks: int) -> Stretch | None:
+        """What happened in the last so many looks, or in as many as there were."""
         if len(self._readings) < 2:
             return None
-        first = self._readings[-min(len(self._readings), _DELAY_LOOKS + 1)][1]
-        return Stretch.between(first, self._readings[-1][1])
-
-    @property
-    def last(self) -> Stretch | None:
-        """What happened since the look before."""
-        return None if len(self._readings) < 2 else Stretch.between(self._readings[-2][1], self._readings[-1][1])
+        return Stretch.between(self._readings[-min(len(self._readings), looks + 1)][1], self._readings[-1][1])
 
     @property
     def since_begin(self) -> Stretch | None:
@@ -169,6 +167,10 @@ class Watch:
         if self._begin is None or len(self._readings) < 2:
             return None
         return Stretch.between(self._begin[1], self._readings[-1][1])
+
+    def overload(self, looks: int = _DELAY_LOOKS) -> Overload | None:
+        """How busy the busiest process was in the last looks, and by how much delays grew; None if nobody knows."""
+        return overload_of([one for _, one in list(self._readings)[-looks - 1 :]])
 
     def rebase(self) -> None:
         """Measures a new reference from here on: what has changed is known, and the plan stays."""
@@ -185,7 +187,7 @@ class Watch:
         self._begin = self._begin or self._readings[-1]
         self._settle(reading)
         found = self._changed()
-        overload = overload_of([one for _, one in list(self._readings)[-_DELAY_LOOKS - 1 :]])
+        overload = self.overload()
         urgent = overload is not None and overload.exceeds(self.rules.busiest, self.rules.growth)
         self._extend_references(reading)
         changed = self._change_of(found)

@@ -28,6 +28,8 @@ from decopa.planning.plan import Plan
 _ABOUT = 2.0
 #: A change is expected to last for so many windows at least, since it takes one to see it.
 _HORIZON_WINDOWS = 10
+#: Looks that tell how much a plan that cannot keep up is offered.
+_LATELY = 2
 #: What was seen of sub-queries is remembered for so many windows.
 _REMEMBERED_WINDOWS = 100
 
@@ -68,7 +70,7 @@ class Monitor:
     def look(self, reading: Reading) -> Suspicion | None:
         """Takes a reading. Returns why another plan may be better, if it may and if it is time for a change."""
         found = self._watch.look(reading)
-        recent, last = self._watch.recent, self._watch.last
+        recent, last = self._watch.recent, self._watch.within(1)
         if recent is not None and last is not None and reading.busy_s:
             self._load = self._load.after(reading.at_s, last.busiest, recent.busiest)
             if max(recent.busiest, last.busiest) <= self._watch_rules.busiest:
@@ -103,10 +105,13 @@ class Monitor:
 
     def _offered_speed(self, recent: Stretch) -> float:
         """How fast event time passes where the stream comes from: a plan that cannot keep up holds it back, and one
-        that is chosen for what comes through would not keep up either."""
-        if self._usual_speed is None or recent.busiest <= self._watch_rules.busiest:
+        that is chosen for what comes through would not keep up either. Delays that grow tell how much more comes."""
+        last, lately = self._watch.within(1), self._watch.within(_LATELY)
+        if last is None or lately is None or max(recent.busiest, last.busiest) <= self._watch_rules.busiest:
             return recent.speed
-        return max(recent.speed, self._usual_speed)
+        overload = self._watch.overload(_LATELY)
+        behind = 1.0 if overload is None else overload.offered
+        return max(behind * lately.speed, self._usual_speed or 0.0)
 
     @property
     def _longest_us(self) -> int:
@@ -221,6 +226,8 @@ class Monitor:
             ground = proposal.ground(self.rules, horizon_s)
             if ground is Ground.FEWER_UNITS and self.units is None:
                 continue  # a fixed number of units is there anyway
+            if ground is not Ground.GAIN and (suspicion.urgent or self._load.load is Load.HIGH):
+                continue  # whoever has too much to do is not helped by a plan that sustains less
             if ground is not None:
                 found.append((proposal, ground))
         if not found:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
 import decopa
 from costmodel.capacity import Capacity
 from costmodel.drift.readings import Reading as Counters
+from costmodel.drift.watch import Suspicion
 from costmodel.statistics import Statistics
 from decopa.choices import Reading
 from decopa.planning.change.elastic import UnitRange
@@ -17,6 +19,7 @@ from decopa.planning.change.monitor import Monitor
 from decopa.planning.change.past import Audit
 from decopa.planning.change.pricing import Pricing
 from decopa.planning.change.proposal import Ground, SwitchRules, same_split
+from decopa.planning.change.repair import on_one_unit
 from decopa.planning.plan import Plan
 from decopa.planning.planner import plan_workload
 from tests.support.drifting import Drifting
@@ -188,6 +191,34 @@ def test_a_switch_that_brings_less_than_half_is_not_repeated_at_these_rates() ->
     other.past = other.past.after_audit(Audit(Ground.GAIN, 20.0, 18.0), rates)
     stream = Drifting(PLAN_1, known(PHASE_1), after_300_s, other, units=4)
     assert len(stream.play(500)) == 1
+
+
+def overloaded(offered: float, done: float) -> Suspicion:
+    """What a monitor with up to 8 units says of a stream of which it is offered and does so much."""
+    watched = Monitor(PLAN_1, Pricing(CAPACITY), units=UnitRange(2, 8))
+    for second in range(1, 40):
+        event_s = second + (second - 30) * (done - 1) if second > 30 else float(second)
+        rates = {name: round(rate / 60 * event_s) for name, rate in PHASE_1.items()}
+        delay_s = max(0.0, second - 30) * (1 - done / offered)
+        busy_s = {"u": 0.7 * min(second, 30) + max(0, second - 30)}
+        found = watched.look(Counters(float(second), round(event_s * 1e6), rates, busy_s=busy_s, delay_s=delay_s))
+        if found is not None and second >= 36:  # all looks that count are of the overload
+            return found
+    raise AssertionError("no overload was told")
+
+
+@pytest.mark.parametrize(("offered", "done"), [(3.0, 1.5), (2.0, 1.6), (3.0, 0.5)])
+def test_delays_that_grow_tell_how_much_more_comes_than_is_done(offered: float, done: float) -> None:
+    assert overloaded(offered, done).speed == pytest.approx(offered, rel=0.25)
+
+
+def test_an_overload_never_leads_to_a_plan_that_sustains_less() -> None:
+    watched = Monitor(PLAN_1, Pricing(CAPACITY.times(1000)), units=UnitRange(2, 8))
+    alone = on_one_unit(PLAN_1)
+    calm = replace(overloaded(3.0, 1.5), urgent=False)
+    decision = watched.weigh(calm, [known(PHASE_1)], [alone])
+    assert decision is not None and decision.ground is not Ground.GAIN
+    assert watched.weigh(replace(calm, urgent=True), [known(PHASE_1)], [alone]) is None
 
 
 def loaded(watched: Monitor, busiest: float, seconds: int) -> list[float]:
