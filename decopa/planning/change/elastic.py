@@ -48,7 +48,7 @@ class LoadWatch:
 
     high: float = 0.85
     low: float = 0.4
-    calm_s: float = 10.0
+    calm_s: float = 8.0
     alarm: Alarm = field(default_factory=lambda: Alarm(3))
     #: Since when the load has been low.
     low_since_s: float | None = None

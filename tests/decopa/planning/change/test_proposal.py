@@ -198,14 +198,14 @@ def test_a_range_of_units_has_its_smaller_end_first() -> None:
         UnitRange(0, 2)
 
 
-def test_load_is_high_after_three_looks_and_low_after_ten_seconds() -> None:
+def test_load_is_high_after_three_looks_and_low_after_eight_seconds() -> None:
     watch = LoadWatch()
     seen = []
-    for second, busiest in enumerate([0.9, 0.9, 0.5, 0.9, 0.9, 0.9] + [0.3] * 12):
+    for second, busiest in enumerate([0.9, 0.9, 0.5, 0.9, 0.9, 0.9] + [0.3] * 10):
         watch = watch.after(float(second), busiest)
         if watch.load is not None:
             seen.append((second, watch.load))
-    assert seen == [(5, Load.HIGH), (16, Load.LOW), (17, Load.LOW)]
+    assert seen == [(5, Load.HIGH), (14, Load.LOW), (15, Load.LOW)]
 
 
 def test_candidates_for_a_range_have_as_few_units_as_are_enough() -> None:
