@@ -105,13 +105,20 @@ class Monitor:
 
     def _offered_speed(self, recent: Stretch) -> float:
         """How fast event time passes where the stream comes from: a plan that cannot keep up holds it back, and one
-        that is chosen for what comes through would not keep up either. Delays that grow tell how much more comes."""
+        that is chosen for what comes through would not keep up either.
+
+        Where the number of units is to be chosen, it matters how much more comes: delays that grow tell it. Plans on
+        as many units compare alike at any speed, and delays of few matches tell little.
+        """
+        usual = self._usual_speed or 0.0
+        if self.units is None:
+            return recent.speed if recent.busiest <= self._watch_rules.busiest else max(recent.speed, usual)
         last, lately = self._watch.within(1), self._watch.within(_LATELY)
         if last is None or lately is None or max(recent.busiest, last.busiest) <= self._watch_rules.busiest:
             return recent.speed
         overload = self._watch.overload(_LATELY)
         behind = 1.0 if overload is None else overload.offered
-        return max(behind * lately.speed, self._usual_speed or 0.0)
+        return max(behind * lately.speed, usual)
 
     @property
     def _longest_us(self) -> int:
