@@ -53,7 +53,7 @@ def measured(trace: Path, runtime: str, units: int, *, adapts: bool) -> Spent:
     adapt = Adapt() if adapts else None
     options = RayOptions(metrics=False)
     before = processor_times()
-    done = decopa.run_detailed(QUERY, trace, runtime=runtime, units=units, ray=options, adapt=adapt)
+    done = decopa.run_detailed(QUERY, trace, runtime=runtime, units=units, ray=options, adapt=adapt, limits=_LIMITS)
     return Spent(done.seconds, sum(processor_s(before, processor_times()).values()), len(done.switches))
 
 
